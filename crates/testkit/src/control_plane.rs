@@ -1,0 +1,160 @@
+//! A private Kubernetes control plane: etcd and kube-apiserver, on request kube-controller-manager, on loopback.
+//!
+//! It answers as any cluster does, with RBAC, admission and CRDs; it has no nodes and no scheduler. Without the
+//! controller manager a deleted namespace stays Terminating and owned objects are not collected.
+
+mod access;
+mod certificates;
+mod crds;
+mod servers;
+mod shared;
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+pub use self::access::Access;
+use self::certificates::Certificates;
+use crate::environment::{self, KUBERNETES};
+use crate::{Error, Lifetime, Port, Process, Result, Scratch};
+
+/// etcd and kube-apiserver are there within six seconds on an idle machine of two cores; on one that compiles at the
+/// same time it has taken forty.
+const READY: Duration = Duration::from_mins(2);
+
+/// What a control plane is started with.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Applied, and waited for, before `start` returns.
+    pub crds: Vec<CustomResourceDefinition>,
+    /// Also run kube-controller-manager: namespaces are emptied and deleted, owned objects collected, every namespace
+    /// has its `default` service account.
+    pub controller_manager: bool,
+    /// More arguments for kube-apiserver.
+    pub api_server_args: Vec<String>,
+}
+
+/// A running control plane. Everything ends when it is dropped.
+#[derive(Debug)]
+pub struct ControlPlane {
+    access: Access,
+    crds: Vec<CustomResourceDefinition>,
+    // Dropped in this order: clients of a server before the server, the folder last.
+    controller_manager: Option<Process>,
+    api_server: Process,
+    etcd: Process,
+    ports: [Port; 3],
+    _scratch: Scratch,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until it is ready and serves the CRDs.
+    pub async fn start(options: Options) -> Result<Self> {
+        Self::start_in(Scratch::create("control-plane")?, Lifetime::Handle, options).await
+    }
+
+    /// The control plane that all tests with these CRDs share: those of one process, and under nextest, which gives
+    /// every test a process of its own, those of the whole run. Use a namespace or prefix per test
+    /// ([`unique_name`](crate::unique_name)); a test that stops servers starts its own.
+    pub async fn shared(crds: &[CustomResourceDefinition]) -> Result<Access> {
+        shared::access(crds).await
+    }
+
+    async fn start_in(scratch: Scratch, lifetime: Lifetime, options: Options) -> Result<Self> {
+        let ports = [Port::reserve()?, Port::reserve()?, Port::reserve()?];
+        let [etcd_client, etcd_peer, secure] = &ports;
+        let certificates = Certificates::make()?;
+        certificates.write(&scratch)?;
+        let access = Access::create(&scratch, secure, &certificates)?;
+
+        let folder = scratch.path();
+        let mut etcd = Process::start(servers::etcd(folder, lifetime, etcd_client, etcd_peer)?)?;
+        servers::wait_for_etcd(&mut etcd, etcd_client).await?;
+        let mut api_server = Process::start(servers::api_server(folder, lifetime, etcd_client, secure, &options)?)?;
+        wait_for_api_server(&mut api_server, &access).await?;
+        crds::apply(&access.client()?, &options.crds).await?;
+
+        let controller_manager = if options.controller_manager {
+            let mut process = Process::start(servers::controller_manager(folder, lifetime, &access)?)?;
+            servers::wait_for_controller_manager(&mut process, &access.client()?).await?;
+            Some(process)
+        } else {
+            None
+        };
+        Ok(Self {
+            access,
+            crds: options.crds,
+            controller_manager,
+            api_server,
+            etcd,
+            ports,
+            _scratch: scratch,
+        })
+    }
+
+    /// How to reach it.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// A client with all permissions.
+    pub fn client(&self) -> Result<kube::Client> {
+        self.access.client()
+    }
+
+    /// The kubeconfig file with all permissions.
+    pub fn kubeconfig(&self) -> &Path {
+        self.access.kubeconfig()
+    }
+
+    /// Kills kube-apiserver: connections break, new ones are refused.
+    pub fn kill_api_server(&mut self) -> Result<()> {
+        self.api_server.kill()
+    }
+
+    /// Starts kube-apiserver again at the same address and waits until it serves the CRDs.
+    pub async fn restart_api_server(&mut self) -> Result<()> {
+        self.api_server.restart()?;
+        wait_for_api_server(&mut self.api_server, &self.access).await?;
+        crds::wait_until_served(&self.access.client()?, &self.crds).await
+    }
+
+    /// Kills etcd: the API server still accepts connections, and fails the requests.
+    pub fn kill_etcd(&mut self) -> Result<()> {
+        self.etcd.kill()
+    }
+
+    /// Starts etcd again with its data and waits until the API server is ready with it.
+    pub async fn restart_etcd(&mut self) -> Result<()> {
+        self.etcd.restart()?;
+        let [etcd_client, ..] = &self.ports;
+        servers::wait_for_etcd(&mut self.etcd, etcd_client).await?;
+        wait_for_api_server(&mut self.api_server, &self.access).await
+    }
+
+    /// The ids of the processes that run now.
+    pub fn pids(&self) -> Vec<u32> {
+        [
+            self.controller_manager.as_ref(),
+            Some(&self.api_server),
+            Some(&self.etcd),
+        ]
+        .into_iter()
+        .flatten()
+        .filter_map(Process::pid)
+        .collect()
+    }
+}
+
+async fn wait_for_api_server(process: &mut Process, access: &Access) -> Result<()> {
+    let client = access.client_without_retry()?;
+    process
+        .wait_ready(READY, async || access::is_ready(&client).await)
+        .await
+}
+
+/// The path of a program of the Kubernetes that the tests run against.
+fn kubernetes(program: &str) -> Result<std::path::PathBuf, Error> {
+    environment::cached(KUBERNETES, program)
+}

@@ -1,0 +1,69 @@
+//! Where the programs of the test bed are, and what the test runner says about itself. The only reader of the
+//! environment in this crate.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// The Kubernetes that `tests/servers/setup` builds.
+pub(crate) const KUBERNETES: &str = "kubernetes-1.36.3";
+/// Debian's old kubectl, unpacked by `tests/servers/setup`.
+pub(crate) const KUBERNETES_DEBIAN: &str = "kubernetes-client-debian";
+
+/// A program of the test bed that stands in the cache folder, for example `kubernetes-1.36.3/kubectl`.
+pub(crate) fn cached(folder: &str, program: &str) -> Result<PathBuf> {
+    present(cache_folder().join("servers").join(folder).join(program))
+}
+
+/// A program that a Debian package installs.
+pub(crate) fn packaged(path: &str) -> Result<PathBuf> {
+    present(PathBuf::from(path))
+}
+
+fn present(path: PathBuf) -> Result<PathBuf> {
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(Error::Missing { path })
+    }
+}
+
+/// The same rule as in `tests/servers/setup`.
+fn cache_folder() -> PathBuf {
+    variable("LARDER_CACHE").map_or_else(
+        || {
+            variable("XDG_CACHE_HOME")
+                .map_or_else(
+                    || PathBuf::from(variable("HOME").unwrap_or_else(|| "/root".into())).join(".cache"),
+                    PathBuf::from,
+                )
+                .join("larder")
+        },
+        PathBuf::from,
+    )
+}
+
+/// The id that nextest gives to one run of the tests; all its test processes see the same one.
+pub(crate) fn nextest_run_id() -> Option<String> {
+    variable("NEXTEST_RUN_ID")
+}
+
+/// Where servers keep their data: memory if there is enough of it, which makes etcd and containerd quick.
+pub(crate) fn data_folder() -> PathBuf {
+    const ENOUGH: u64 = 1 << 30;
+    let memory = Path::new("/dev/shm");
+    let free = rustix::fs::statvfs(memory).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    if free >= ENOUGH {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests have no command line of their own; this module stands in for it"
+)]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

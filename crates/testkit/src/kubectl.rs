@@ -1,0 +1,55 @@
+//! kubectl, by its exact path: another one on the search path does not get in the way.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::environment::{KUBERNETES, KUBERNETES_DEBIAN, cached};
+use crate::{Error, Result};
+
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Which kubectl.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kubectl {
+    /// 1.20, from Debian's packages.
+    Debian,
+    /// 1.36, of the same release as the control plane.
+    Current,
+}
+
+/// Runs kubectl with these arguments and gives back its outcome, good or bad.
+pub async fn kubectl<A: AsRef<OsStr>>(
+    which: Kubectl,
+    kubeconfig: &Path,
+    args: impl IntoIterator<Item = A>,
+) -> Result<Output> {
+    let path = match which {
+        Kubectl::Debian => cached(KUBERNETES_DEBIAN, "kubectl")?,
+        Kubectl::Current => cached(KUBERNETES, "kubectl")?,
+    };
+    let mut command = Command::new(path);
+    command
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(args)
+        .kill_on_drop(true);
+    // A cache of discovery that outlives the server would mix up control planes on the same port.
+    if let Some(folder) = kubeconfig.parent() {
+        command
+            .env("HOME", folder)
+            .env("KUBECACHEDIR", folder.join("kube-cache"));
+    }
+    match timeout(DEADLINE, command.output()).await {
+        Ok(output) => output.map_err(Error::io("running kubectl")),
+        Err(_) => Err(Error::Late {
+            what: "kubectl".into(),
+            after: DEADLINE,
+            last: "it still runs".into(),
+        }),
+    }
+}

@@ -1,0 +1,34 @@
+//! Real servers for tests: one call each starts a private Kubernetes control plane, a containerd or an image registry
+//! on loopback, with free ports and a folder of its own, and stops it again.
+//!
+//! What this crate promises:
+//!
+//! - Nothing outlives the test. Servers end when their handle is dropped, when the test panics, and also when the test
+//!   process is killed with SIGKILL (see [`Process`]).
+//! - Nothing waits blindly. Every start waits for a condition with a deadline; the error carries the end of the
+//!   server's log.
+//! - Nothing is skipped. A program that is not there is an error that says how to get it: `tests/servers/setup`.
+//!
+//! It knows no other crate of Larder, so that every one of them can use it in its tests.
+
+mod control_plane;
+mod environment;
+mod error;
+mod kubectl;
+mod name;
+mod port;
+mod process;
+mod scratch;
+mod wait;
+
+pub use control_plane::{Access, ControlPlane, Options};
+pub use error::Error;
+pub use kubectl::{Kubectl, kubectl};
+pub use name::unique_name;
+pub use port::Port;
+pub use process::{Lifetime, Process, Program, is_running};
+pub use scratch::Scratch;
+pub use wait::{wait_for, wait_until};
+
+/// What a call of this crate gives back.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
