@@ -1,0 +1,75 @@
+//! Generates the gRPC code of `larder-runtime-proto` from its `.proto` files, without `protoc`.
+//!
+//! The result is checked in, so that nobody needs this to build Larder. With `check` nothing is written: it fails when
+//! the checked-in code is not what the `.proto` files give.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// Every file that is compiled, relative to `crates/runtime-proto/proto`.
+const PROTO_FILES: [&str; 6] = [
+    "cri.proto",
+    "containerd/content.proto",
+    "containerd/events.proto",
+    "containerd/images.proto",
+    "containerd/types.proto",
+    "containerd/version.proto",
+];
+
+/// Messages that hold a secret. Their `Debug` is written by hand in the crate and shows none.
+const HOLDS_SECRETS: [&str; 1] = [".runtime.v1.AuthConfig"];
+
+/// Writes `crates/runtime-proto/src/generated`, or with `check` compares it.
+pub fn generate(root: &Path, check: bool) -> Result<()> {
+    let crate_dir = root.join("crates/runtime-proto");
+    let checked_in = crate_dir.join("src/generated");
+    let fresh = root.join("target/xtask-proto");
+    if fresh.exists() {
+        fs::remove_dir_all(&fresh).with_context(|| format!("cannot empty {}", fresh.display()))?;
+    }
+    fs::create_dir_all(&fresh).with_context(|| format!("cannot create {}", fresh.display()))?;
+
+    let include = crate_dir.join("proto");
+    let files: Vec<PathBuf> = PROTO_FILES.iter().map(|file| include.join(file)).collect();
+    let descriptors = protox::compile(&files, [&include]).context("the .proto files do not compile")?;
+    tonic_prost_build::configure()
+        .out_dir(&fresh)
+        .skip_debug(HOLDS_SECRETS)
+        .compile_fds(descriptors)
+        .context("cannot generate the gRPC code")?;
+
+    let wanted = rust_files(&fresh)?;
+    let present = rust_files(&checked_in).unwrap_or_default();
+    if wanted == present {
+        return Ok(());
+    }
+    if check {
+        bail!("crates/runtime-proto/src/generated is out of date: run `cargo xtask proto` and commit the result");
+    }
+    fs::create_dir_all(&checked_in).with_context(|| format!("cannot create {}", checked_in.display()))?;
+    for stale in present.keys().filter(|name| !wanted.contains_key(*name)) {
+        fs::remove_file(checked_in.join(stale)).with_context(|| format!("cannot remove {stale}"))?;
+    }
+    for (name, text) in &wanted {
+        fs::write(checked_in.join(name), text).with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(())
+}
+
+fn rust_files(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            && let Some(name) = path.file_name().and_then(|name| name.to_str())
+        {
+            files.insert(name.to_owned(), fs::read_to_string(&path)?);
+        }
+    }
+    Ok(files)
+}
