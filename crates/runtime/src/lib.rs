@@ -1,0 +1,27 @@
+//! Container runtimes as Larder sees them: [`ImageRuntime`] and its back ends.
+//!
+//! - [`cri`]: any CRI v1 socket
+//! - [`containerd`]: the same socket, with what containerd's own services add: bytes of a running pull, pins, aliases,
+//!   events
+//! - [`fake`]: a scripted runtime in memory, for tests and for thousands of hollow nodes in one process
+//!
+//! [`detect`] finds the socket, [`connect()`] decides which back end it gets. Nothing here knows jobs, NodeImages or
+//! Kubernetes; when and what to pull is decided elsewhere. A runtime that goes away is an error of the call under way
+//! ([`Reason::RuntimeDown`](larder_model::Reason::RuntimeDown)); the next call finds it again, so callers just wait.
+
+mod capability;
+mod error;
+mod event;
+mod image;
+mod image_runtime;
+mod pull_request;
+mod sha256;
+
+pub mod fake;
+
+pub use capability::{Capabilities, Support};
+pub use error::{RuntimeError, RuntimeText};
+pub use event::{ImageEvent, ImageEvents};
+pub use image::{ImageFs, LocalImage, OwnReference, Progress, PulledImage, Purpose, RuntimeVersion};
+pub use image_runtime::ImageRuntime;
+pub use pull_request::{Auth, MARKER_ANNOTATION, PullRequest, Sandbox};
