@@ -1,0 +1,45 @@
+//! Names that other software and people's scripts rely on. A change here breaks somebody.
+
+/// Group of [`crate::ImagePullJob`], [`crate::ImageListPullJob`] and [`crate::NodeImage`].
+pub const KRUISE_GROUP: &str = "apps.kruise.io";
+
+/// Group of [`crate::ImagePrePullJob`].
+pub const KUBEEDGE_GROUP: &str = "operations.kubeedge.io";
+
+/// Finalizer that OpenKruise puts on ImagePullJobs. Larder needs none: it is removed wherever it is found.
+pub const KRUISE_FINALIZER: &str = "apps.kruise.io/deletion-protection";
+
+/// Finalizer that KubeEdge puts on ImagePrePullJobs; removed wherever it is found.
+pub const KUBEEDGE_FINALIZER: &str = "kubeedge.io/imageprepulljob-controller";
+
+/// Label on a list job's children that holds a hash of the template. OpenKruise's hash cannot be computed outside Go, so
+/// it is written for others to see and never read: children are compared by their fields.
+pub const TEMPLATE_HASH_LABEL: &str = "controller-revision-hash";
+
+/// A node with this label and [`VIRTUAL_KUBELET_VALUE`] has no runtime to pull with and gets no NodeImage.
+pub const NODE_TYPE_LABEL: &str = "type";
+
+/// See [`NODE_TYPE_LABEL`].
+pub const VIRTUAL_KUBELET_VALUE: &str = "virtual-kubelet";
+
+/// A NodeImage with this label may exist without a Node. For tests; the value does not matter.
+pub const FAKE_NODE_IMAGE_LABEL: &str = "apps.kruise.io/fake-nodeimage";
+
+/// Annotation that stands in the sandbox config of every CRI pull, so that registries and runtimes can tell a
+/// pre-download from a pod's own pull. Key and value are OpenKruise's: filters that exist go on working.
+pub const PULLING_BY_ANNOTATION: &str = "apps.kruise.io/pulling-image-by";
+
+/// See [`PULLING_BY_ANNOTATION`].
+pub const PULLING_BY_VALUE: &str = "kruise-daemon";
+
+/// A KubeEdge edge node carries this label with an empty value; one with any other value is not an edge node.
+pub const EDGE_NODE_LABEL: &str = "node-role.kubernetes.io/edge";
+
+/// Label by which KubeEdge tells the node group that a node belongs to.
+pub const NODE_GROUP_LABEL: &str = "apps.kubeedge.io/belonging-to";
+
+/// Namespace of Larder's own objects, and the first of the two that hand-written NodeImage entries may name secrets from.
+pub const LARDER_NAMESPACE: &str = "larder-system";
+
+/// Namespace in which OpenKruise keeps copied pull secrets; the second of the two.
+pub const KRUISE_SECRET_NAMESPACE: &str = "kruise-daemon-config";

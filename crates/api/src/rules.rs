@@ -1,0 +1,193 @@
+//! Every refusal that the API server can make by itself, as CEL rules with the sentence that people read.
+//!
+//! What CEL cannot see (the members of image objects, the syntax of `matchLabels` keys) the controller refuses later, in
+//! the job's status. Cross-checks between fields stand here; ranges and enumerations stand in the schema.
+//!
+//! The rules keep to what every evaluator has: no `sortBy`, no `cel.bind`, no two-variable comprehensions.
+
+use serde_json::{Value, json};
+
+/// Docker's grammar of references in one expression: host, path, tag, digest. The first element is a host only if it has a
+/// dot, a port or brackets, or is `localhost`; upper-case letters are allowed in hosts and tags alone.
+/// `larder_model::ImageRef` has the same grammar; a test compares the two.
+const REFERENCE: &str = concat!(
+    "^((",
+    "[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*:[0-9]+",
+    "|[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+",
+    r"|localhost|\\[[a-fA-F0-9:]+\\](:[0-9]+)?",
+    ")/)?",
+    "[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*",
+    "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?",
+    "(@sha(256:[a-f0-9]{64}|384:[a-f0-9]{96}|512:[a-f0-9]{128}))?$",
+);
+
+/// A name that Docker takes for an image id, and refuses as a reference.
+const IMAGE_ID: &str = "^([a-f0-9]{64}|sha256:[a-f0-9]{64})$";
+
+fn rule(expression: &str, message: &str) -> Value {
+    json!({ "rule": expression, "message": message })
+}
+
+/// On one image reference.
+pub fn image() -> Value {
+    json!([
+        rule(
+            &format!("self.matches('{REFERENCE}')"),
+            "invalid image: it must be [host[:port]/]name[:tag][@digest], with the name in lower case"
+        ),
+        rule(
+            &format!("!self.matches('{IMAGE_ID}')"),
+            "invalid image: an image id cannot be pulled; give a name with a tag or a digest"
+        ),
+    ])
+}
+
+/// On `parallelism`. An empty string counts as not given.
+pub fn parallelism() -> Value {
+    json!([
+        rule(
+            "type(self) != string || !self.endsWith('%')",
+            "parallelism does not support percentage; give a number of nodes"
+        ),
+        rule(
+            "type(self) == string ? (self == '' || self.matches('^[0-9]{1,10}$') && int(self) <= 2147483647) : (self >= 0 && self <= 2147483647)",
+            "parallelism must be an integer from 0 (paused) to 2147483647"
+        ),
+    ])
+}
+
+/// On `failurePolicy.maxFailures`.
+pub fn max_failures() -> Value {
+    json!([rule(
+        "type(self) == string ? self.matches('^(([0-9]|[1-9][0-9]|100)%|[0-9]{1,9})?$') : (self >= 0 && self <= 2147483647)",
+        "maxFailures must be a count of nodes (0 or more) or a percentage from \"0%\" to \"100%\""
+    )])
+}
+
+/// On one requirement of a label selector.
+pub fn requirement() -> Value {
+    json!([
+        rule(
+            "!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",
+            "values must be given when operator is In or NotIn"
+        ),
+        rule(
+            "!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || size(self.values) == 0",
+            "values must not be given when operator is Exists or DoesNotExist"
+        ),
+    ])
+}
+
+/// On `matchLabels`. The length of a key is all that a rule on map keys can afford to look at.
+pub fn match_labels() -> Value {
+    json!([rule(
+        "self.all(key, size(key) > 0 && size(key) <= 317)",
+        "a label key must have 1 to 317 characters"
+    )])
+}
+
+/// On `selector` of a Kruise kind.
+pub fn node_selector() -> Value {
+    json!([rule(
+        "!(has(self.names) && size(self.names) > 0) || !((has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0))",
+        "selector can not have both names and a label selector; set only one of them"
+    )])
+}
+
+/// On `completionPolicy`.
+pub fn completion_policy() -> Value {
+    json!([rule(
+        "!(has(self.type) && self.type == 'Never') || (!has(self.activeDeadlineSeconds) && !has(self.ttlSecondsAfterFinished))",
+        "activeDeadlineSeconds and ttlSecondsAfterFinished can only work with the Always completion policy type"
+    )])
+}
+
+/// On the spec of both Kruise jobs. `pullPolicy` and `completionPolicy` have defaults, but an object that was stored
+/// before may lack them.
+fn job_spec() -> Vec<Value> {
+    vec![
+        rule(
+            "!(has(self.selector) && has(self.podSelector))",
+            "can not set both selector and podSelector; set only one of them",
+        ),
+        rule(
+            "!has(self.completionPolicy) || !has(self.completionPolicy.activeDeadlineSeconds) || !has(self.pullPolicy) || !has(self.pullPolicy.timeoutSeconds) || self.pullPolicy.timeoutSeconds <= self.completionPolicy.activeDeadlineSeconds",
+            "completionPolicy.activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds (600 if not given)",
+        ),
+    ]
+}
+
+/// On the spec of an ImagePullJob.
+pub fn image_pull_job_spec() -> Value {
+    let mut rules = job_spec();
+    rules.push(rule(
+        "(has(self.pullSecrets) ? self.pullSecrets : []) == (has(oldSelf.pullSecrets) ? oldSelf.pullSecrets : [])",
+        "spec.pullSecrets is immutable; delete the job and create it again",
+    ));
+    Value::Array(rules)
+}
+
+/// On the spec of an ImageListPullJob.
+pub fn image_list_pull_job_spec() -> Value {
+    Value::Array(job_spec())
+}
+
+/// On `NodeImage.spec.images`.
+pub fn node_image_names() -> Value {
+    json!([rule(
+        "self.all(name, size(name) > 0)",
+        "the name of an image must not be empty"
+    )])
+}
+
+/// On `imagePrePullTemplate`. The first two texts are KubeEdge's own.
+pub fn pre_pull_template() -> Value {
+    const NAMED: &str =
+        "((has(self.nodeNames) && size(self.nodeNames) > 0) || (has(self.nodes) && size(self.nodes) > 0))";
+    json!([
+        rule(
+            &format!("!({NAMED} && has(self.labelSelector))"),
+            "nodeNames and nodeSelector cannot be specified at the same time; give nodeNames or labelSelector"
+        ),
+        rule(
+            &format!("{NAMED} || has(self.labelSelector)"),
+            "nodeNames and nodeSelector cannot both be empty; give nodeNames or labelSelector"
+        ),
+        rule(
+            "!(has(self.nodeNames) && size(self.nodeNames) > 0 && has(self.nodes) && size(self.nodes) > 0)",
+            "nodes is another name of nodeNames; give only one of them"
+        ),
+    ])
+}
+
+/// On `failureTolerate`. An empty string counts as not given.
+pub fn failure_tolerate() -> Value {
+    json!([rule(
+        "self.matches('^(0|0?[.][0-9]+|0[.]|1|1[.]0*)?$')",
+        "failureTolerate must be a decimal between 0 and 1, such as \"0.1\""
+    )])
+}
+
+/// On `imageSecrets`. An empty string counts as not given.
+pub fn image_secrets() -> Value {
+    json!([rule(
+        "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$')",
+        "imageSecrets must have the form namespace/name"
+    )])
+}
+
+/// On one component of an overrider: `add` and `replace` need a value.
+pub fn component_override() -> Value {
+    json!([rule(
+        "self.operator == 'remove' || (has(self.value) && size(self.value) > 0)",
+        "value must be given when operator is add or replace"
+    )])
+}
+
+/// On one overrider: at most one way to choose nodes.
+pub fn overrider() -> Value {
+    json!([rule(
+        "!(has(self.nodeLabel) && size(self.nodeLabel) > 0 && has(self.labelSelector))",
+        "nodeLabel and labelSelector cannot be given together"
+    )])
+}
