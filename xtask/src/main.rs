@@ -1,0 +1,42 @@
+//! Code generation and checks that cargo itself does not do. Each generator has `--check`, which changes nothing and fails
+//! if the files in the repository are not what it would write.
+
+mod codegen;
+mod layers;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Code generation and checks of this repository")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the generated files: deploy/crds
+    Codegen {
+        /// Change nothing; fail if a file is stale
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check that dependencies between the crates point one way, and that no IO reaches the pure ones
+    Layers,
+}
+
+fn main() -> anyhow::Result<()> {
+    let root = root();
+    match Arguments::parse().command {
+        Command::Codegen { check } => codegen::run(&root, check),
+        Command::Layers => layers::run(&root),
+    }
+}
+
+/// The workspace: this crate lies directly below it.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
