@@ -9,6 +9,8 @@ use crate::{Error, Result};
 pub(crate) const KUBERNETES: &str = "kubernetes-1.36.3";
 /// Debian's old kubectl, unpacked by `tests/servers/setup`.
 pub(crate) const KUBERNETES_DEBIAN: &str = "kubernetes-client-debian";
+/// The current containerd that `tests/servers/setup` builds.
+pub(crate) const CONTAINERD: &str = "containerd-2.4.2";
 
 /// A program of the test bed that stands in the cache folder, for example `kubernetes-1.36.3/kubectl`.
 pub(crate) fn cached(folder: &str, program: &str) -> Result<PathBuf> {

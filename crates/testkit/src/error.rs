@@ -50,6 +50,32 @@ pub enum Error {
         /// The client's error.
         source: Box<kube::Error>,
     },
+    /// A command that should have done something said no.
+    #[error("{doing}: it ended with {status} and said {said:?}")]
+    Failed {
+        /// What was being done.
+        doing: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it wrote to its error output.
+        said: String,
+    },
+    /// A request over HTTP failed.
+    #[error("{doing}")]
+    Http {
+        /// What was being done.
+        doing: String,
+        /// The client's error.
+        source: reqwest::Error,
+    },
+    /// A registry answered, but not as expected.
+    #[error("{doing}: the registry answered {answer}")]
+    Refused {
+        /// What was being done.
+        doing: String,
+        /// Status and text of the answer.
+        answer: String,
+    },
     /// A certificate could not be made.
     #[error("making the certificates of the control plane")]
     Certificate(#[from] rcgen::Error),
@@ -60,6 +86,12 @@ impl Error {
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
+    }
+
+    /// For `map_err`: a failed request while doing something.
+    pub(crate) fn http(doing: impl Into<String>) -> impl FnOnce(reqwest::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Http { doing, source }
     }
 
     /// For `map_err`: a failed call to the API server while doing something.

@@ -3,15 +3,11 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
 
 use tokio::process::Command;
-use tokio::time::timeout;
 
 use crate::environment::{KUBERNETES, KUBERNETES_DEBIAN, cached};
-use crate::{Error, Result};
-
-const DEADLINE: Duration = Duration::from_mins(1);
+use crate::{Result, command};
 
 /// Which kubectl.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,24 +28,11 @@ pub async fn kubectl<A: AsRef<OsStr>>(
         Kubectl::Debian => cached(KUBERNETES_DEBIAN, "kubectl")?,
         Kubectl::Current => cached(KUBERNETES, "kubectl")?,
     };
-    let mut command = Command::new(path);
-    command
-        .arg("--kubeconfig")
-        .arg(kubeconfig)
-        .args(args)
-        .kill_on_drop(true);
+    let mut kubectl = Command::new(path);
+    kubectl.arg("--kubeconfig").arg(kubeconfig).args(args);
     // A cache of discovery that outlives the server would mix up control planes on the same port.
     if let Some(folder) = kubeconfig.parent() {
-        command
-            .env("HOME", folder)
-            .env("KUBECACHEDIR", folder.join("kube-cache"));
+        kubectl.env("HOME", folder);
     }
-    match timeout(DEADLINE, command.output()).await {
-        Ok(output) => output.map_err(Error::io("running kubectl")),
-        Err(_) => Err(Error::Late {
-            what: "kubectl".into(),
-            after: DEADLINE,
-            last: "it still runs".into(),
-        }),
-    }
+    command::outcome("running kubectl", kubectl).await
 }

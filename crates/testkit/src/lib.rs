@@ -11,23 +11,34 @@
 //!
 //! It knows no other crate of Larder, so that every one of them can use it in its tests.
 
+pub mod image;
+
+mod command;
+mod containerd;
 mod control_plane;
+mod cri_proxy;
 mod environment;
 mod error;
 mod kubectl;
 mod name;
 mod port;
 mod process;
+mod registry;
 mod scratch;
+mod throttle;
 mod wait;
 
+pub use containerd::{Containerd, ContainerdOptions, ContainerdVersion};
 pub use control_plane::{Access, ControlPlane, Options};
+pub use cri_proxy::{Call, CriProxy};
 pub use error::Error;
 pub use kubectl::{Kubectl, kubectl};
 pub use name::unique_name;
 pub use port::Port;
 pub use process::{Lifetime, Process, Program, is_running};
+pub use registry::{Auth, Pushed, Registry};
 pub use scratch::Scratch;
+pub use throttle::{Link, Throttle};
 pub use wait::{wait_for, wait_until};
 
 /// What a call of this crate gives back.
