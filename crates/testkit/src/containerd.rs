@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
-use crate::environment::{CONTAINERD, cached, packaged};
+use crate::environment::{CONTAINERD, CONTAINERD_DEBIAN, cached};
 use crate::{Error, Lifetime, Process, Program, Result, Scratch, command};
 
 const READY: Duration = Duration::from_mins(1);
@@ -31,7 +31,7 @@ pub enum ContainerdVersion {
 impl ContainerdVersion {
     fn program(self, name: &str) -> Result<PathBuf> {
         match self {
-            Self::V1_6 => packaged(&format!("/usr/bin/{name}")),
+            Self::V1_6 => cached(CONTAINERD_DEBIAN, name),
             Self::V2 => cached(CONTAINERD, name),
         }
     }

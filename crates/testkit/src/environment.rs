@@ -7,9 +7,11 @@ use crate::{Error, Result};
 
 /// The Kubernetes that `tests/servers/setup` builds.
 pub(crate) const KUBERNETES: &str = "kubernetes-1.36.3";
-/// Debian's old kubectl, unpacked by `tests/servers/setup`.
+/// Debian's old kubectl, unpacked by the same script.
 pub(crate) const KUBERNETES_DEBIAN: &str = "kubernetes-client-debian";
-/// The current containerd that `tests/servers/setup` builds.
+/// Debian's containerd 1.6, unpacked by the same script.
+pub(crate) const CONTAINERD_DEBIAN: &str = "containerd-debian";
+/// The current containerd, built by the same script.
 pub(crate) const CONTAINERD: &str = "containerd-2.4.2";
 
 /// A program of the test bed that stands in the cache folder, for example `kubernetes-1.36.3/kubectl`.

@@ -1,0 +1,47 @@
+# The verbs of this repository. Each line is what a person would type; CI calls `make test`.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The test runner and other tools that tests/servers/setup installs, ahead of any others.
+export PATH := $(shell tests/servers/setup path):$(PATH)
+
+.PHONY: help
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: setup ## Run every check and every test, against real servers; installs what it needs
+	cargo xtask codegen --check
+	cargo xtask layers
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo nextest run --workspace --locked --no-fail-fast
+	cargo test --workspace --locked --doc --quiet
+
+.PHONY: setup
+setup: ## Install the servers and tools that the tests need (make test does it too)
+	tests/servers/setup
+
+.PHONY: lint
+lint: ## Check formatting, lints, links in the documentation, dependencies and their licences
+	tests/servers/setup lint
+	cargo xtask codegen --check
+	cargo xtask layers
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	cargo deny --log-level error check bans licenses sources
+
+.PHONY: fmt
+fmt: ## Format the code
+	cargo fmt --all
+
+.PHONY: build
+build: ## Build the release binaries into target/release
+	cargo build --workspace --release --bins --locked
+
+.PHONY: clean-servers
+clean-servers: ## Remove the servers and tools that setup put into the cache folder
+	tests/servers/setup clean
