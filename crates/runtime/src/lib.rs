@@ -10,16 +10,28 @@
 //! ([`Reason::RuntimeDown`](larder_model::Reason::RuntimeDown)); the next call finds it again, so callers just wait.
 
 mod capability;
+mod classify;
+mod connect;
+mod endpoint;
 mod error;
 mod event;
 mod image;
+mod image_fs;
 mod image_runtime;
+mod link;
 mod pull_request;
 mod sha256;
+#[cfg(test)]
+mod test_server;
 
+pub mod containerd;
+pub mod cri;
+pub mod detect;
 pub mod fake;
 
 pub use capability::{Capabilities, Support};
+pub use connect::connect;
+pub use endpoint::{RuntimeEndpoint, RuntimeEndpointError};
 pub use error::{RuntimeError, RuntimeText};
 pub use event::{ImageEvent, ImageEvents};
 pub use image::{ImageFs, LocalImage, OwnReference, Progress, PulledImage, Purpose, RuntimeVersion};
