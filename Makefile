@@ -42,6 +42,10 @@ fmt: ## Format the code
 build: ## Build the release binaries into target/release
 	cargo build --workspace --release --bins --locked
 
+.PHONY: demo
+demo: setup ## Show what works today: the kinds on a real kube-apiserver (controller and agent are still to come)
+	cargo run --quiet --locked --package larder-testkit --example demo
+
 .PHONY: clean-servers
 clean-servers: ## Remove the servers and tools that setup put into the cache folder
 	tests/servers/setup clean
