@@ -1,4 +1,4 @@
-//! `cargo xtask codegen`: what in `deploy/` comes from the types in `larder-api`.
+//! `cargo xtask codegen`: what in `deploy/` comes from the types in `larder-api` and the rules in `larder-access`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,33 +7,48 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-const HEADER: &str = "# Written by `cargo xtask codegen` from crates/api. Do not edit.\n";
+/// The text of each file in a folder, by the file's name.
+type Files = BTreeMap<String, String>;
 
 pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<()> {
-    let wanted = crd_files()?;
-    let folder = root.join("deploy/crds");
-    if check {
-        compare(&folder, &wanted)
-    } else {
-        write(&folder, &wanted)
+    for (folder, wanted) in [("deploy/crds", crd_files()?), ("deploy/rbac", access_files()?)] {
+        let folder = root.join(folder);
+        if check {
+            compare(&folder, &wanted)?;
+        } else {
+            write(&folder, &wanted)?;
+        }
     }
+    Ok(())
 }
 
-fn crd_files() -> anyhow::Result<BTreeMap<String, String>> {
-    let mut files = BTreeMap::new();
+fn crd_files() -> anyhow::Result<Files> {
+    let mut files = Files::new();
     for crd in larder_api::crds() {
         let name = crd.metadata.name.clone().context("a CRD without a name")?;
-        // By way of a JSON value: keys come out sorted, and the order of fields in a dependency's type does not matter.
-        let json: Value = serde_json::to_value(&crd)?;
         files.insert(
             format!("{name}.yaml"),
-            format!("{HEADER}{}", serde_saphyr::to_string(&json)?),
+            yaml("crates/api", &[serde_json::to_value(&crd)?])?,
         );
     }
     Ok(files)
 }
 
-fn write(folder: &Path, wanted: &BTreeMap<String, String>) -> anyhow::Result<()> {
+fn access_files() -> anyhow::Result<Files> {
+    larder_access::manifests(&larder_access::Settings::default())
+        .into_iter()
+        .map(|manifest| Ok((manifest.file.to_owned(), yaml("crates/access", &manifest.objects)?)))
+        .collect()
+}
+
+/// From JSON values: keys come out sorted, and the order of fields in a dependency's type does not matter.
+fn yaml(source: &str, objects: &[Value]) -> anyhow::Result<String> {
+    let documents: Vec<String> = objects.iter().map(serde_saphyr::to_string).collect::<Result<_, _>>()?;
+    let header = format!("# Written by `cargo xtask codegen` from {source}. Do not edit.\n");
+    Ok(format!("{header}{}", documents.join("---\n")))
+}
+
+fn write(folder: &Path, wanted: &Files) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     for stale in files_in(folder)?.into_iter().filter(|file| !is_wanted(file, wanted)) {
         fs::remove_file(&stale).with_context(|| format!("removing {}", stale.display()))?;
@@ -45,7 +60,7 @@ fn write(folder: &Path, wanted: &BTreeMap<String, String>) -> anyhow::Result<()>
     Ok(())
 }
 
-fn compare(folder: &Path, wanted: &BTreeMap<String, String>) -> anyhow::Result<()> {
+fn compare(folder: &Path, wanted: &Files) -> anyhow::Result<()> {
     let mut stale: Vec<String> = Vec::new();
     for (name, text) in wanted {
         let path = folder.join(name);
@@ -86,7 +101,7 @@ fn files_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
-fn is_wanted(file: &Path, wanted: &BTreeMap<String, String>) -> bool {
+fn is_wanted(file: &Path, wanted: &Files) -> bool {
     file.file_name()
         .and_then(|name| name.to_str())
         .is_some_and(|name| wanted.contains_key(name))

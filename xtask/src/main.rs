@@ -17,7 +17,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the generated files: deploy/crds
+    /// Write the generated files: deploy/crds, deploy/rbac
     Codegen {
         /// Change nothing; fail if a file is stale
         #[arg(long)]

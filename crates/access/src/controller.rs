@@ -1,0 +1,81 @@
+//! What the controller may do, and for what it needs each of it.
+
+use larder_api::names::{KRUISE_GROUP, KUBEEDGE_GROUP};
+use serde_json::Value;
+
+use crate::object::{self, Rule};
+use crate::{CONTROLLER, Settings};
+
+const READ: &[&str] = &["get", "list", "watch"];
+
+pub(crate) fn objects(settings: &Settings) -> Vec<Value> {
+    vec![
+        object::service_account(settings, CONTROLLER),
+        object::cluster_role(CONTROLLER, &cluster_rules(settings)),
+        object::cluster_role_binding(settings, CONTROLLER),
+        object::role(settings, CONTROLLER, &own_namespace_rules()),
+        object::role_binding(settings, CONTROLLER),
+    ]
+}
+
+fn cluster_rules(settings: &Settings) -> Vec<Rule> {
+    let mut rules = vec![
+        // Which nodes there are, and on which of them the pods of a podSelector run.
+        Rule::new("", &["nodes", "pods"], READ),
+        // Events stand in the namespace of their job, those of a NodeImage in `default`; a repeated one is counted up.
+        Rule::new("events.k8s.io", &["events"], &["create", "patch"]),
+        // Whether the CRDs are ours. By name: other people's schemas are large, and no business of ours.
+        Rule::new("apiextensions.k8s.io", &["customresourcedefinitions"], READ).only(crd_names()),
+        // A job loses the finalizer of the software it was written for, and is deleted when its TTL is over.
+        Rule::new(
+            KRUISE_GROUP,
+            &["imagelistpulljobs"],
+            &["get", "list", "watch", "patch", "delete"],
+        ),
+        Rule::new(
+            KUBEEDGE_GROUP,
+            &["imageprepulljobs"],
+            &["get", "list", "watch", "patch", "delete"],
+        ),
+        // The same, and a list job creates its children.
+        Rule::new(
+            KRUISE_GROUP,
+            &["imagepulljobs"],
+            &["get", "list", "watch", "create", "patch", "delete"],
+        ),
+        // Where OwnerReferencesPermissionEnforcement is on, a child may block its parent's deletion only with this.
+        Rule::new(KRUISE_GROUP, &["imagelistpulljobs/finalizers"], &["update"]),
+        Rule::new(
+            KRUISE_GROUP,
+            &["imagepulljobs/status", "imagelistpulljobs/status"],
+            &["patch"],
+        ),
+        Rule::new(KUBEEDGE_GROUP, &["imageprepulljobs/status"], &["patch"]),
+        // One NodeImage per Node. Not its status: that is the agent's.
+        Rule::new(
+            KRUISE_GROUP,
+            &["nodeimages"],
+            &["get", "list", "watch", "create", "patch", "delete"],
+        ),
+    ];
+    if settings.image_pull_jobs {
+        // Pull secrets, in whatever namespace a job names them; by name only, never listed.
+        rules.push(Rule::new("", &["secrets"], &["get"]));
+    }
+    rules
+}
+
+/// The Lease. `create` cannot be narrowed to a name, because an object to be created has none yet when RBAC looks.
+fn own_namespace_rules() -> Vec<Rule> {
+    vec![
+        Rule::new("coordination.k8s.io", &["leases"], &["create"]),
+        Rule::new("coordination.k8s.io", &["leases"], &["get", "update"]).only(vec![CONTROLLER.to_owned()]),
+    ]
+}
+
+fn crd_names() -> Vec<String> {
+    larder_api::crds()
+        .into_iter()
+        .filter_map(|crd| crd.metadata.name)
+        .collect()
+}

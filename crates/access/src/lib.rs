@@ -1,0 +1,92 @@
+//! What Larder's parts may do in a cluster, as the objects that grant and refuse it.
+//!
+//! | who | may |
+//! |---|---|
+//! | controller | read nodes, pods and the CRDs it lives on; write the four kinds as far as it has to; get a Secret by name; write Events; hold its Lease |
+//! | agent | read NodeImages, patch the status of the one that bears its node's name |
+//!
+//! RBAC cannot say "of the one that bears its node's name": every agent has the same ServiceAccount. A
+//! ValidatingAdmissionPolicy says it, from the node claim in the agent's token, and it judges **every** writer of a
+//! NodeImage's status, cluster administrators too: who can write that status can make the controller seal passwords for a
+//! key of his own. An administrator who has to write one acts as the node:
+//! `kubectl --as=system:node:NAME --as-group=system:masters`.
+//!
+//! Everything here is a function of [`Settings`]. `cargo xtask codegen` writes `deploy/rbac` from it, a chart writes its
+//! templates from it, and a diagnosis compares a cluster with it. No client, no clock.
+
+mod agent;
+mod controller;
+mod names;
+mod object;
+mod policy;
+
+use serde_json::Value;
+
+pub use names::{AGENT, CLOUD_CORE_USER, CONTROLLER, NODE_CLAIM, POLICY};
+
+/// What differs from one installation to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where the ServiceAccounts and the Lease live.
+    pub namespace: String,
+    /// The feature gate `ImagePullJobGate`. Without it no job is served, so no Secret needs to be read.
+    pub image_pull_jobs: bool,
+    /// How agents on KubeEdge's edge nodes reach the API.
+    pub kube_edge: KubeEdge,
+}
+
+/// How agents on KubeEdge's edge nodes reach the API: their requests are made by CloudCore, in one of two names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KubeEdge {
+    /// There are none.
+    Absent,
+    /// CloudHub's authorization is on: CloudCore acts as `system:node:NAME`, which is as good as a node claim.
+    NodeIdentity,
+    /// CloudCore acts in its own name. It can then write the status of every node, so the controller seals no
+    /// credentials for such nodes.
+    CloudCore,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            namespace: larder_api::names::LARDER_NAMESPACE.to_owned(),
+            image_pull_jobs: true,
+            kube_edge: KubeEdge::Absent,
+        }
+    }
+}
+
+/// Objects that stand together in one file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    /// The file's name. Files are applied in the order of their names, as `kubectl apply -f FOLDER` does.
+    pub file: &'static str,
+    /// The objects, in the order in which they are applied.
+    pub objects: Vec<Value>,
+}
+
+/// Everything that an installation needs, in the order in which it is applied.
+pub fn manifests(settings: &Settings) -> Vec<Manifest> {
+    vec![
+        Manifest {
+            file: "00-namespace.yaml",
+            objects: vec![object::namespace(settings)],
+        },
+        Manifest {
+            file: "10-controller.yaml",
+            objects: controller::objects(settings),
+        },
+        Manifest {
+            file: "20-agent.yaml",
+            objects: agent::objects(settings),
+        },
+        Manifest {
+            file: "30-agent-own-node.yaml",
+            objects: policy::objects(settings),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests;

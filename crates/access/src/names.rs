@@ -1,0 +1,16 @@
+//! Names that charts, scripts and other crates rely on.
+
+/// ServiceAccount, ClusterRole, Role and Lease of the controller.
+pub const CONTROLLER: &str = "larder-controller";
+
+/// ServiceAccount and ClusterRole of the agents.
+pub const AGENT: &str = "larder-agent";
+
+/// The policy on writers of NodeImage status, and its binding.
+pub const POLICY: &str = "larder-agent-own-node";
+
+/// Under this key the API server says which node a token is bound to (Kubernetes 1.30 and newer).
+pub const NODE_CLAIM: &str = "authentication.kubernetes.io/node-name";
+
+/// The name CloudCore acts in as its own chart installs it.
+pub const CLOUD_CORE_USER: &str = "system:serviceaccount:kubeedge:cloudcore";
