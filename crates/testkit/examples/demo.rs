@@ -64,6 +64,7 @@ async fn demo() -> Outcome<()> {
         )
         .await?;
 
+    drop(plane);
     println!(
         "\nThis is what works today: the API. Nobody carries the jobs out yet: the controller, the node agent and"
     );
