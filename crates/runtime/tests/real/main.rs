@@ -1,0 +1,43 @@
+//! The back ends against real containerds (Debian's 1.6 and a current 2.x) and a real registry.
+
+#![expect(clippy::unwrap_used, reason = "what tests share fails by panicking, as tests do")]
+
+mod events;
+mod pulling;
+mod references;
+mod slow;
+mod survival;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use larder_model::ImageRef;
+use larder_runtime::{ImageRuntime, RuntimeEndpoint, connect};
+use larder_testkit::{Containerd, ContainerdOptions, ContainerdVersion};
+
+/// Long enough for a busy machine; a test that works never waits that long.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+const MIB: usize = 1 << 20;
+
+/// A node as the agent sees it.
+struct Node {
+    containerd: Containerd,
+    runtime: Arc<dyn ImageRuntime>,
+}
+
+impl Node {
+    async fn start(version: ContainerdVersion) -> Self {
+        Self::start_with(ContainerdOptions::new(version)).await
+    }
+
+    async fn start_with(options: ContainerdOptions) -> Self {
+        let containerd = Containerd::start_with(options).await.unwrap();
+        let endpoint = RuntimeEndpoint::at(containerd.socket());
+        let runtime = connect(&endpoint, Path::new("/")).await.unwrap();
+        Self { containerd, runtime }
+    }
+}
+
+fn image(text: &str) -> ImageRef {
+    ImageRef::parse(text).unwrap()
+}
