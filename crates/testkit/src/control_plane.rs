@@ -93,6 +93,17 @@ impl ControlPlane {
         })
     }
 
+    /// Lets the servers run on until the end of their lifetime.
+    fn release(self) -> Access {
+        for process in [self.controller_manager, Some(self.api_server), Some(self.etcd)]
+            .into_iter()
+            .flatten()
+        {
+            process.release();
+        }
+        self.access
+    }
+
     /// How to reach it.
     pub fn access(&self) -> &Access {
         &self.access

@@ -31,7 +31,7 @@ const LOG_TAIL_LINES: usize = 30;
 pub enum Lifetime {
     /// Until its handle is dropped or the process that started it ends.
     Handle,
-    /// Until the process with this id ends; dropping the handle does nothing.
+    /// Until its handle is dropped or, after [`Process::release`], the process with this id ends.
     Process(u32),
 }
 
@@ -86,6 +86,11 @@ impl Process {
     pub fn restart(&mut self) -> Result<()> {
         self.kill()?;
         self.spawn()
+    }
+
+    /// Lets the server run on without its handle, until the end of its lifetime.
+    pub fn release(mut self) {
+        self.child = None;
     }
 
     /// The process id, while it runs.
@@ -171,10 +176,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.program.lifetime == Lifetime::Handle {
-            // There is nobody to tell, and the watchdog follows anyway.
-            self.kill().ok();
-        }
+        // There is nobody to tell, and the watchdog follows anyway.
+        self.kill().ok();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 const REMOVE: &str = r#"
 folder=$1
 while read -r _ place _; do case $place in "$folder"/*) umount -l "$place" ;; esac; done </proc/mounts
-for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$folder" && exit 0; sleep 0.2; done"#;
+for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf --one-file-system -- "$folder" && exit 0; sleep 0.2; done"#;
 
 /// A folder for the data of servers, in memory where possible, removed when the value is dropped or the process ends.
 #[derive(Debug)]

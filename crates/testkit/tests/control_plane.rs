@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt as _};
-use larder_testkit::{ControlPlane, Kubectl, Options, is_running, kubectl, unique_name, wait_until};
+use larder_testkit::{ControlPlane, Kubectl, Link, Options, Throttle, is_running, kubectl, unique_name, wait_until};
 use serde_json::json;
 
 fn crd() -> CustomResourceDefinition {
@@ -215,4 +215,39 @@ async fn kubectl_of_both_versions_works(#[case] which: Kubectl, #[case] version:
         "{answer}"
     );
     assert_eq!(answer["serverVersion"]["gitVersion"], "v1.36.3");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_says_why() {
+    let options = Options {
+        api_server_args: vec!["--no-such-flag".into()],
+        ..Options::default()
+    };
+    let error = ControlPlane::start(options).await.unwrap_err().to_string();
+    assert!(error.starts_with("kube-apiserver ended by itself"), "{error}");
+    assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
+}
+
+#[tokio::test]
+async fn a_line_to_the_control_plane_can_be_cut() {
+    let access = ControlPlane::shared(&[crd()]).await.unwrap();
+    let line = Throttle::start(access.address()).await.unwrap();
+    let through = access.through(line.address()).unwrap();
+    let mut config = through.config(through.admin_token()).unwrap();
+    config.default_retry = false;
+    let client = Client::try_from(config).unwrap();
+    client.apiserver_version().await.unwrap();
+    line.set(Link::Refused);
+    wait_until(Duration::from_secs(10), "a refusal", async || {
+        client.apiserver_version().await.is_err()
+    })
+    .await
+    .unwrap();
+    access.client().unwrap().apiserver_version().await.unwrap();
+    line.set(Link::Open);
+    wait_until(Duration::from_secs(10), "an answer", async || {
+        client.apiserver_version().await.is_ok()
+    })
+    .await
+    .unwrap();
 }

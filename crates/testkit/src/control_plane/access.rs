@@ -2,6 +2,7 @@
 //! runtime that made it and every test has its own.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
@@ -22,6 +23,7 @@ const PROBE: Duration = Duration::from_secs(5);
 /// Address, certificate authority and tokens of a control plane.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Access {
+    address: SocketAddr,
     server: String,
     ca_pem: String,
     ca_der: Vec<u8>,
@@ -34,6 +36,7 @@ impl Access {
         let admin_token = format!("{:032x}", rand::random::<u128>());
         scratch.write("tokens.csv", format!("{admin_token},admin,admin,system:masters\n"))?;
         let mut access = Self {
+            address: port.address(),
             server: format!("https://{}", port.address()),
             ca_pem: certificates.ca.pem(),
             ca_der: certificates.ca.der().to_vec(),
@@ -42,6 +45,23 @@ impl Access {
         };
         access.kubeconfig = access.write_kubeconfig(scratch.path(), "admin", &access.admin_token)?;
         Ok(access)
+    }
+
+    /// The same control plane by way of another address, for example a [`Throttle`](crate::Throttle) in front of it.
+    pub fn through(&self, address: SocketAddr) -> Result<Self> {
+        let mut access = Self {
+            address,
+            server: format!("https://{address}"),
+            ..self.clone()
+        };
+        let folder = self.kubeconfig.parent().unwrap_or(Path::new("."));
+        access.kubeconfig = access.write_kubeconfig(folder, &format!("admin-{}", address.port()), &self.admin_token)?;
+        Ok(access)
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The server's address, for example `https://127.0.0.1:20123`.

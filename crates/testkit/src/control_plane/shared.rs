@@ -50,8 +50,8 @@ async fn of_this_run(folder: &Path, crds: &[CustomResourceDefinition]) -> Result
         });
     }
     let lifetime = Lifetime::Process(std::os::unix::process::parent_id());
-    let scratch = Scratch::adopt(folder.to_owned(), lifetime)?;
-    let plane = ControlPlane::start_in(scratch, lifetime, options(crds)).await?;
+    let _removed_with_the_run = Scratch::adopt(folder.to_owned(), lifetime)?;
+    let plane = ControlPlane::start_in(data_folder_in(folder, lifetime)?, lifetime, options(crds)).await?;
     let doing = || Error::io(format!("writing {}", address.display()));
     let text = serde_json::to_vec(&plane.access)
         .map_err(std::io::Error::from)
@@ -60,7 +60,17 @@ async fn of_this_run(folder: &Path, crds: &[CustomResourceDefinition]) -> Result
     std::fs::write(&unfinished, text)
         .and_then(|()| std::fs::rename(&unfinished, &address))
         .map_err(doing())?;
-    Ok(plane.access.clone())
+    Ok(plane.release())
+}
+
+/// A new folder for every try: what a failed one has left does not spoil the next.
+fn data_folder_in(folder: &Path, lifetime: Lifetime) -> Result<Scratch> {
+    let made = tempfile::Builder::new().prefix("data-").tempdir_in(folder);
+    Scratch::adopt(
+        made.map_err(Error::io(format!("making a folder in {}", folder.display())))?
+            .keep(),
+        lifetime,
+    )
 }
 
 /// Holds back the other tests of the run until the lock is dropped, or its holder dies.
