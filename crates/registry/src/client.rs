@@ -1,0 +1,76 @@
+//! Talking to registries: what a reference points at, manifests by platform, blobs checked by digest.
+//!
+//! A [`Repository`] is one image's home with the credentials that may open it; it remembers which of them did. Every
+//! wait has a limit, every failure a [`Reason`](larder_model::Reason), and only reads are sent, so that repeating one is
+//! safe. Plain HTTP is spoken to this very machine, or where a `hosts.toml` asks for it, and nowhere else.
+
+mod access;
+mod blob;
+mod challenge;
+mod documents;
+mod error;
+mod repository;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_model::ImageRef;
+
+use crate::Credential;
+use crate::hosts::Hosts;
+pub use blob::{BlobWriter, Progress};
+pub use error::RegistryError;
+pub use repository::Repository;
+use transport::Transport;
+
+/// Limits on waiting, and where mirrors are described.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Mirrors and certificates.
+    pub hosts: Hosts,
+    /// For name lookup, connection and TLS handshake together.
+    pub connect_timeout: Duration,
+    /// From sending a request to the head of the answer, and for the whole of a manifest.
+    pub request_timeout: Duration,
+    /// How long a blob may stand still.
+    pub stall_after: Duration,
+    /// How often a request is sent that meets a broken connection or a server error, and how often in a row a blob may
+    /// break off without having moved.
+    pub tries: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            hosts: Hosts::default(),
+            connect_timeout: Duration::from_secs(15),
+            request_timeout: Duration::from_secs(30),
+            stall_after: Duration::from_mins(1),
+            tries: 3,
+        }
+    }
+}
+
+/// Access to any registry. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct RegistryClient {
+    transport: Arc<Transport>,
+}
+
+impl RegistryClient {
+    /// A client with these limits. Nothing is opened yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            transport: Arc::new(Transport::new(settings)),
+        }
+    }
+
+    /// An image's repository, to be opened with the first of the credentials that the registry accepts. Without any it
+    /// is opened anonymously; with some it is not, because a private name should fail rather than be shadowed.
+    pub fn repository(&self, image: &ImageRef, credentials: Vec<Credential>) -> Result<Repository, RegistryError> {
+        Repository::new(Arc::clone(&self.transport), image.clone(), credentials)
+    }
+}

@@ -1,0 +1,101 @@
+//! What went wrong with a registry, sorted into the closed set of reasons.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use larder_model::Reason;
+use reqwest::StatusCode;
+
+use super::transport::LookupFailed;
+
+/// A failure of a registry, or on the way to it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct RegistryError {
+    /// What kind of failure.
+    pub reason: Reason,
+    /// What we were doing, and the registry's own words if it had some.
+    pub message: String,
+    /// How long the registry asks to be left alone.
+    pub retry_after: Option<Duration>,
+    #[source]
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl RegistryError {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            retry_after: None,
+            source: None,
+        }
+    }
+
+    pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// A request that got no answer. The address is left out of the cause: a redirected one may carry a signature.
+    pub(super) fn from_send(doing: &str, error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        Self::new(reason_of(&error), format!("{doing} failed")).caused_by(error)
+    }
+
+    /// An answer that is a refusal.
+    pub(super) fn from_status(doing: &str, status: StatusCode, said: &str, retry_after: Option<Duration>) -> Self {
+        let reason = match status.as_u16() {
+            401 | 403 => Reason::AuthDenied,
+            404 => Reason::NotFound,
+            429 => Reason::RateLimited,
+            408 | 500..=599 => Reason::Unreachable,
+            _ => Reason::Internal,
+        };
+        let said = if said.is_empty() {
+            String::new()
+        } else {
+            format!(": {said}")
+        };
+        let mut error = Self::new(reason, format!("{doing} was answered with {status}{said}"));
+        error.retry_after = retry_after;
+        error
+    }
+
+    /// A failure to keep what was received.
+    pub(super) fn from_write(doing: &str, error: io::Error) -> Self {
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let reason = if full { Reason::NoSpace } else { Reason::Internal };
+        Self::new(reason, format!("{doing} failed")).caused_by(error)
+    }
+
+    /// Whether sending the same request again may help at once.
+    pub(super) fn is_passing(&self) -> bool {
+        self.retry_after.is_none() && matches!(self.reason, Reason::Unreachable | Reason::Stalled | Reason::Timeout)
+    }
+}
+
+fn reason_of(error: &reqwest::Error) -> Reason {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(current) = cause {
+        // TLS looks at the name before the resolver does.
+        if current.is::<LookupFailed>() || current.is::<rustls::pki_types::InvalidDnsNameError>() {
+            return Reason::Dns;
+        }
+        if current.is::<rustls::Error>() {
+            return Reason::Tls;
+        }
+        // An I/O error hides the error inside it from `source`.
+        let inside = current.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = match inside {
+            Some(inside) => Some(inside),
+            None => current.source(),
+        };
+    }
+    if error.is_builder() || error.is_redirect() {
+        Reason::Internal
+    } else {
+        Reason::Unreachable
+    }
+}

@@ -1,0 +1,288 @@
+//! One image's home: sends reads to its endpoints in turn, with the credentials that the registry accepts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use larder_model::{ImageRef, Reason};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE, RETRY_AFTER};
+use reqwest::{Client, Method, Response, StatusCode, Url};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use super::RegistryError;
+use super::access::Gate;
+use super::challenge::Challenge;
+use super::transport::Transport;
+use crate::Credential;
+use crate::hosts::Endpoint;
+
+/// First pause before a request is sent again; every further one is four times as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Of an error page only the beginning is read and shown.
+const MAX_ERROR_BODY: usize = 8 * 1024;
+const MAX_SAID: usize = 300;
+
+/// An image's repository, as one set of credentials sees it.
+pub struct Repository {
+    pub(super) transport: Arc<Transport>,
+    pub(super) image: ImageRef,
+    doors: Vec<Door>,
+    /// `None` stands for going in anonymously.
+    candidates: Vec<Option<Credential>>,
+}
+
+/// An endpoint and what is known about getting in there.
+pub(super) struct Door {
+    pub(super) endpoint: Endpoint,
+    access: Mutex<Access>,
+}
+
+#[derive(Clone, Default)]
+struct Access {
+    challenge: Option<Challenge>,
+    header: Option<HeaderValue>,
+    /// Index of the credential that is being tried or was accepted.
+    candidate: usize,
+}
+
+/// A read, to be sent as often as needed.
+pub(super) struct Read<'a> {
+    pub(super) doing: &'a str,
+    pub(super) method: Method,
+    /// Below the repository: `manifests/latest`.
+    pub(super) path: &'a str,
+    pub(super) accept: Option<&'static str>,
+    pub(super) from_byte: u64,
+}
+
+impl Repository {
+    pub(super) fn new(
+        transport: Arc<Transport>,
+        image: ImageRef,
+        credentials: Vec<Credential>,
+    ) -> Result<Self, RegistryError> {
+        let endpoints = transport.settings.hosts.endpoints(image.registry()).map_err(|error| {
+            let message = format!("the mirrors of {} cannot be used", image.registry());
+            RegistryError::new(Reason::Internal, message).caused_by(error)
+        })?;
+        let doors = endpoints
+            .into_iter()
+            .map(|endpoint| Door {
+                endpoint,
+                access: Mutex::default(),
+            })
+            .collect();
+        let candidates = if credentials.is_empty() {
+            vec![None]
+        } else {
+            credentials.into_iter().map(Some).collect()
+        };
+        Ok(Self {
+            transport,
+            image,
+            doors,
+            candidates,
+        })
+    }
+
+    /// The doors to try in order. The registry itself comes last, so the last error is the one that counts.
+    pub(super) fn doors(&self, allowed: impl Fn(&Endpoint) -> bool) -> impl Iterator<Item = &Door> {
+        self.doors.iter().filter(move |door| allowed(&door.endpoint))
+    }
+
+    /// Takes note of a door that failed.
+    pub(super) fn note_failure(&self, door: &Door, error: &RegistryError) {
+        let host = door.endpoint.base.host_str().unwrap_or_default();
+        tracing::debug!(image = %self.image, host, reason = %error.reason, "registry host failed");
+    }
+
+    /// Sends a read until it is answered, a few times if the way is broken.
+    pub(super) async fn send(&self, door: &Door, read: &Read<'_>) -> Result<Response, RegistryError> {
+        // Whoever stands behind a mirror is the better second try.
+        let tries = if door.endpoint.is_mirror {
+            1
+        } else {
+            self.transport.settings.tries.max(1)
+        };
+        let mut pause = FIRST_PAUSE;
+        for _ in 1..tries {
+            match self.send_with_access(door, read).await {
+                Err(error) if error.is_passing() => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 4;
+                }
+                other => return other,
+            }
+        }
+        self.send_with_access(door, read).await
+    }
+
+    /// Sends a read, and answers the registry's challenge with one credential after the other.
+    async fn send_with_access(&self, door: &Door, read: &Read<'_>) -> Result<Response, RegistryError> {
+        let client = self.transport.client(&door.endpoint)?;
+        let gate = Gate {
+            client: &client,
+            endpoint: &door.endpoint,
+            settings: &self.transport.settings,
+            default_scope: format!("repository:{}:pull", self.image.repository()),
+        };
+        let candidates = if door.endpoint.is_mirror {
+            &[None][..]
+        } else {
+            &self.candidates[..]
+        };
+        let mut access = door.access.lock().await.clone();
+        let mut header_is_fresh = false;
+        loop {
+            let response = self.send_once(&client, door, read, access.header.clone()).await?;
+            if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+                *door.access.lock().await = access;
+                return accepted(read.doing, response).await;
+            }
+            access.challenge = Challenge::from_headers(response.headers()).or(access.challenge);
+            // A token from before may merely have ended; one just made was refused together with its credential.
+            if header_is_fresh {
+                access.candidate += 1;
+            }
+            let mut refusal = refused(read.doing, response).await;
+            let Some(challenge) = access.challenge.clone() else {
+                return Err(refusal);
+            };
+            access.header = None;
+            while access.header.is_none() {
+                let Some(candidate) = candidates.get(access.candidate) else {
+                    return Err(refusal);
+                };
+                match gate.answer(&challenge, candidate.as_ref()).await {
+                    Ok(header) => access.header = Some(header),
+                    Err(error) if error.reason == Reason::AuthDenied => {
+                        access.candidate += 1;
+                        refusal = error;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            header_is_fresh = true;
+        }
+    }
+
+    async fn send_once(
+        &self,
+        client: &Client,
+        door: &Door,
+        read: &Read<'_>,
+        authorization: Option<HeaderValue>,
+    ) -> Result<Response, RegistryError> {
+        let mut request = client.request(read.method.clone(), self.url(&door.endpoint, read.path)?);
+        if let Some(accept) = read.accept {
+            request = request.header(ACCEPT, accept);
+        }
+        if 0 < read.from_byte {
+            request = request.header(RANGE, format!("bytes={}-", read.from_byte));
+        }
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let limit = self.transport.settings.request_timeout;
+        match tokio::time::timeout(limit, request.send()).await {
+            Ok(sent) => sent.map_err(|error| RegistryError::from_send(read.doing, error)),
+            Err(_) => Err(RegistryError::new(
+                Reason::Timeout,
+                format!("{} took too long", read.doing),
+            )),
+        }
+    }
+
+    fn url(&self, endpoint: &Endpoint, path: &str) -> Result<Url, RegistryError> {
+        let mut url = endpoint
+            .base
+            .join(&format!("{}/{path}", self.image.repository()))
+            .map_err(|error| {
+                RegistryError::new(Reason::Internal, "the registry's address cannot be put together").caused_by(error)
+            })?;
+        if endpoint.is_mirror {
+            // Tells a mirror of several registries which one is meant.
+            url.query_pairs_mut().append_pair("ns", self.image.registry());
+        }
+        Ok(url)
+    }
+}
+
+/// What to say when every door has failed.
+pub(super) fn no_door_left(last: Option<RegistryError>) -> RegistryError {
+    last.unwrap_or_else(|| {
+        RegistryError::new(
+            Reason::Internal,
+            "no host in hosts.toml has the capability that is needed",
+        )
+    })
+}
+
+async fn accepted(doing: &str, response: Response) -> Result<Response, RegistryError> {
+    if response.status().is_success() {
+        Ok(response)
+    } else {
+        Err(refused(doing, response).await)
+    }
+}
+
+/// The registry's refusal in its own words, as far as they are the JSON that registries agree on.
+async fn refused(doing: &str, response: Response) -> RegistryError {
+    #[derive(Deserialize)]
+    struct Page {
+        errors: Vec<Line>,
+    }
+    #[derive(Deserialize)]
+    struct Line {
+        #[serde(default)]
+        code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let (status, retry_after) = (response.status(), retry_after(&response));
+    let page = tokio::time::timeout(Duration::from_secs(5), body(doing, response, MAX_ERROR_BODY)).await;
+    let page: Option<Page> = page
+        .ok()
+        .and_then(Result::ok)
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let first = page.and_then(|page| page.errors.into_iter().next());
+    let said = first
+        .map(|line| format!("{} {}", line.code, line.message))
+        .unwrap_or_default();
+    let said: String = said.trim().chars().filter(|c| !c.is_control()).take(MAX_SAID).collect();
+    RegistryError::from_status(doing, status, &said, retry_after)
+}
+
+/// Seconds only. A date would have to be compared with this machine's clock, which may be wrong.
+pub(super) fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response
+        .headers()
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// A whole body, if it is not larger than it may be.
+pub(super) async fn body(doing: &str, mut response: Response, max: usize) -> Result<Bytes, RegistryError> {
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|error| RegistryError::from_send(doing, error))?
+    {
+        if max < bytes.len() + chunk.len() {
+            return Err(RegistryError::new(
+                Reason::Internal,
+                format!("{doing} brought more than {max} bytes"),
+            ));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
+}

@@ -1,0 +1,205 @@
+mod fake;
+mod faults;
+mod logins;
+mod tls;
+
+use std::fs;
+use std::time::Duration;
+
+use fake::{Auth, FakeRegistry};
+use larder_model::{ImageRef, Reason};
+use rstest::rstest;
+
+use super::*;
+use crate::Platform;
+use crate::hosts::Hosts;
+use crate::manifest::{Descriptor, OCI_INDEX, OCI_MANIFEST};
+
+fn client() -> RegistryClient {
+    RegistryClient::new(Settings {
+        stall_after: Duration::from_millis(400),
+        ..Settings::default()
+    })
+}
+
+fn amd64() -> Platform {
+    Platform::new("linux", "amd64", None)
+}
+
+async fn fetched(repository: &Repository, blob: &Descriptor) -> Result<Vec<u8>, RegistryError> {
+    let mut writer = BlobWriter::new(blob, Vec::new());
+    let progress = writer.progress();
+    repository.blob(&mut writer).await?;
+    assert_eq!(progress.bytes(), blob.size);
+    Ok(writer.into_inner())
+}
+
+#[tokio::test]
+async fn a_whole_image_by_tag_and_by_digest() {
+    let registry = FakeRegistry::start().await;
+    let manifest = registry.add_image("v1", "amd64", b"layer");
+    for reference in ["app:v1".to_owned(), format!("app@{}", manifest.digest)] {
+        let repository = client().repository(&registry.image(&reference), vec![]).unwrap();
+        assert_eq!(repository.resolve().await.unwrap(), manifest);
+        let image = repository.image_for(&amd64()).await.unwrap();
+        assert_eq!(image.root(), Some(&manifest));
+        assert_eq!(fetched(&repository, &image.manifest.layers[0]).await.unwrap(), b"layer");
+        assert_eq!(
+            image.download_size().bytes(),
+            image.blobs().map(|blob| blob.size).sum::<u64>()
+        );
+    }
+}
+
+#[tokio::test]
+async fn work_can_be_handed_to_another_task() {
+    let registry = FakeRegistry::start().await;
+    registry.add_image("v1", "amd64", b"layer");
+    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
+    let fetch = tokio::spawn(async move {
+        repository.resolve().await?;
+        let image = repository.image_for(&amd64()).await?;
+        fetched(&repository, &image.manifest.layers[0]).await
+    });
+    assert_eq!(fetch.await.unwrap().unwrap(), b"layer");
+}
+
+#[tokio::test]
+async fn the_build_for_the_machine_is_chosen() {
+    let registry = FakeRegistry::start().await;
+    let index = registry.add_index("v1", &["arm64", "amd64", "s390x"]);
+    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
+    let image = repository.image_for(&amd64()).await.unwrap();
+    assert_eq!(image.documents.len(), 2);
+    assert_eq!(image.root(), Some(&index));
+    assert_eq!(image.documents[0].descriptor.media_type, OCI_INDEX);
+    assert_eq!(image.documents[1].descriptor.media_type, OCI_MANIFEST);
+    assert_eq!(fetched(&repository, &image.manifest.layers[0]).await.unwrap(), b"amd64");
+}
+
+#[rstest]
+#[case::index(true)]
+#[case::lone_image(false)]
+#[tokio::test]
+async fn a_missing_platform_is_told_with_the_ones_there_are(#[case] index: bool) {
+    let registry = FakeRegistry::start().await;
+    if index {
+        registry.add_index("v1", &["arm64"]);
+    } else {
+        registry.add_image("v1", "arm64", b"");
+    }
+    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
+    let error = repository.image_for(&amd64()).await.unwrap_err();
+    assert_eq!(error.reason, Reason::NoPlatform);
+    assert!(
+        error
+            .message
+            .ends_with("is not built for linux/amd64, only for linux/arm64"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_index_that_points_to_itself_ends() {
+    let registry = FakeRegistry::start().await;
+    let inner = registry.add_index("inner", &["amd64"]);
+    let entry = |of: &Descriptor| {
+        serde_json::json!({"schemaVersion": 2, "manifests": [{
+            "mediaType": OCI_INDEX, "digest": of.digest, "size": of.size,
+            "platform": {"os": "linux", "architecture": "amd64"},
+        }]})
+    };
+    let once = registry.add_document("once", OCI_INDEX, &entry(&inner));
+    let image = client()
+        .repository(&registry.image("app:once"), vec![])
+        .unwrap()
+        .image_for(&amd64())
+        .await
+        .unwrap();
+    assert_eq!(image.documents.len(), 3);
+    let twice = registry.add_document("twice", OCI_INDEX, &entry(&once));
+    registry.add_document("thrice", OCI_INDEX, &entry(&twice));
+    let deep = client()
+        .repository(&registry.image("app:thrice"), vec![])
+        .unwrap()
+        .image_for(&amd64())
+        .await;
+    assert!(deep.unwrap_err().message.ends_with("nested too deeply"));
+}
+
+fn with_mirror(registry: &str, mirror: &str, more: &str) -> (tempfile::TempDir, RegistryClient) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join(registry)).unwrap();
+    let text = format!("[host.\"http://{mirror}\"]\n{more}");
+    fs::write(dir.path().join(registry).join("hosts.toml"), text).unwrap();
+    let hosts = Hosts::in_dir(dir.path());
+    let client = RegistryClient::new(Settings {
+        hosts,
+        ..Settings::default()
+    });
+    (dir, client)
+}
+
+#[tokio::test]
+async fn a_mirror_serves_first_and_gets_no_credentials() {
+    let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start().await);
+    mirror.add_image("v1", "amd64", b"layer");
+    mirror.shelf().auth = Auth::AnonymousToken;
+    let (_dir, client) = with_mirror(&registry.address, &mirror.address, "");
+    let image = registry.image("app:v1");
+    let repository = client
+        .repository(&image, vec![Credential::basic("ann", "s3cret")])
+        .unwrap();
+    repository.image_for(&amd64()).await.unwrap();
+    assert!(registry.log().is_empty(), "{:?}", registry.log());
+    let log = mirror.log();
+    assert!(log[0].starts_with(&format!(
+        "GET /v2/app/manifests/v1?ns={}",
+        registry.address.replace(':', "%3A")
+    )));
+    assert!(log.iter().all(|line| !line.contains("Basic")), "{log:?}");
+}
+
+#[tokio::test]
+async fn a_mirror_that_fails_is_passed_by() {
+    let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start().await);
+    registry.add_image("v1", "amd64", b"layer");
+    mirror.shelf().auth = Auth::Basic;
+    let (_dir, client) = with_mirror(&registry.address, &mirror.address, "");
+    let repository = client.repository(&registry.image("app:v1"), vec![]).unwrap();
+    let image = repository.image_for(&amd64()).await.unwrap();
+    assert_eq!(fetched(&repository, &image.manifest.layers[0]).await.unwrap(), b"layer");
+}
+
+#[tokio::test]
+async fn a_mirror_that_may_not_resolve_is_not_asked_for_tags() {
+    let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start().await);
+    registry.add_image("v1", "amd64", b"layer");
+    mirror.add_image("v1", "amd64", b"layer");
+    let (_dir, client) = with_mirror(&registry.address, &mirror.address, "capabilities = [\"pull\"]");
+    let repository = client.repository(&registry.image("app:v1"), vec![]).unwrap();
+    let image = repository.image_for(&amd64()).await.unwrap();
+    fetched(&repository, &image.manifest.layers[0]).await.unwrap();
+    assert!(mirror.log().iter().all(|line| line.contains("/blobs/")) && !mirror.log().is_empty());
+    assert_eq!(registry.log(), ["GET /v2/app/manifests/v1"]);
+}
+
+#[tokio::test]
+async fn a_redirect_elsewhere_takes_no_credentials_along() {
+    let (registry, store) = (FakeRegistry::start().await, FakeRegistry::start().await);
+    registry.shelf().auth = Auth::Basic;
+    registry.shelf().redirects_to = Some(store.address.clone());
+    let blob = store.add_blob("content");
+    let image = registry.image("app:v1");
+    let repository = client()
+        .repository(&image, vec![Credential::basic("ann", "s3cret")])
+        .unwrap();
+    assert_eq!(fetched(&repository, &blob).await.unwrap(), b"content");
+    assert!(!store.log()[0].contains("Basic"), "{:?}", store.log());
+    store.shelf().blobs.clear();
+    let error = fetched(&repository, &blob).await.unwrap_err();
+    assert!(
+        !format!("{error:?}").contains("s3cret"),
+        "a signed address shows in {error:?}"
+    );
+}

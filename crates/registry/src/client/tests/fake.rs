@@ -1,0 +1,289 @@
+//! A registry in this process, on a real socket, with faults that a test asks for.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::StreamExt;
+use larder_model::{Digest, ImageRef};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::client::blob::digest_of;
+use crate::manifest::{Descriptor, OCI_INDEX, OCI_MANIFEST};
+
+#[derive(Default, Clone, Copy, PartialEq)]
+pub(super) enum Auth {
+    #[default]
+    Open,
+    /// `ann` with `s3cret`
+    Basic,
+    /// A token, for the same; refresh token `refresh`.
+    Token,
+    /// A token that anybody gets.
+    AnonymousToken,
+}
+
+/// What the registry holds and how it misbehaves.
+#[derive(Default)]
+pub(super) struct Shelf {
+    pub(super) auth: Auth,
+    pub(super) manifests: HashMap<String, (String, Bytes)>,
+    pub(super) blobs: HashMap<String, Bytes>,
+    /// Answers given instead of the next ones to requests for content.
+    pub(super) refusals: VecDeque<(u16, Vec<(&'static str, String)>)>,
+    /// A blob's body breaks off after so many bytes, every time.
+    pub(super) cut_after: Option<usize>,
+    /// A blob's body stops after so many bytes and stays open.
+    pub(super) stall_after: Option<usize>,
+    pub(super) ignores_ranges: bool,
+    /// Blobs are elsewhere.
+    pub(super) redirects_to: Option<String>,
+    pub(super) realm: Option<String>,
+    /// Number in the token that is valid now.
+    pub(super) token: u32,
+    /// `METHOD path range? authorization-scheme`
+    pub(super) log: Vec<String>,
+}
+
+pub(super) struct FakeRegistry {
+    pub(super) address: String,
+    shelf: Arc<Mutex<Shelf>>,
+    server: JoinHandle<()>,
+}
+
+impl Drop for FakeRegistry {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl FakeRegistry {
+    pub(super) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let shelf = Arc::new(Mutex::new(Shelf::default()));
+        let state = (Arc::clone(&shelf), address.clone());
+        let router = Router::new().fallback(answer).with_state(state);
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { address, shelf, server }
+    }
+
+    pub(super) fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap()
+    }
+
+    pub(super) fn image(&self, rest: &str) -> ImageRef {
+        ImageRef::parse(&format!("{}/{rest}", self.address)).unwrap()
+    }
+
+    pub(super) fn add_blob(&self, bytes: impl Into<Bytes>) -> Descriptor {
+        let bytes = bytes.into();
+        let digest = digest_of(None, &bytes).unwrap();
+        let size = bytes.len() as u64;
+        self.shelf().blobs.insert(digest.to_string(), bytes);
+        Descriptor {
+            media_type: "application/octet-stream".into(),
+            digest,
+            size,
+            platform: None,
+        }
+    }
+
+    pub(super) fn add_document(&self, tag: &str, media_type: &str, json: &serde_json::Value) -> Descriptor {
+        let bytes = Bytes::from(json.to_string());
+        let digest = digest_of(None, &bytes).unwrap();
+        let size = bytes.len() as u64;
+        for key in [tag.to_owned(), digest.to_string()] {
+            self.shelf()
+                .manifests
+                .insert(key, (media_type.to_owned(), bytes.clone()));
+        }
+        Descriptor {
+            media_type: media_type.to_owned(),
+            digest,
+            size,
+            platform: None,
+        }
+    }
+
+    /// An image of one layer, built for linux on this architecture.
+    pub(super) fn add_image(&self, tag: &str, architecture: &str, layer: &[u8]) -> Descriptor {
+        let config = serde_json::json!({"os": "linux", "architecture": architecture}).to_string();
+        let (config, layer) = (self.add_blob(config), self.add_blob(layer.to_vec()));
+        let manifest = serde_json::json!({
+            "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [layer],
+        });
+        self.add_document(tag, OCI_MANIFEST, &manifest)
+    }
+
+    pub(super) fn add_index(&self, tag: &str, architectures: &[&str]) -> Descriptor {
+        let builds: Vec<_> = architectures
+            .iter()
+            .map(|architecture| {
+                let built = self.add_image(&format!("{tag}-{architecture}"), architecture, architecture.as_bytes());
+                serde_json::json!({
+                    "mediaType": OCI_MANIFEST, "digest": built.digest, "size": built.size,
+                    "platform": {"os": "linux", "architecture": architecture},
+                })
+            })
+            .collect();
+        self.add_document(
+            tag,
+            OCI_INDEX,
+            &serde_json::json!({"schemaVersion": 2, "manifests": builds}),
+        )
+    }
+
+    pub(super) fn log(&self) -> Vec<String> {
+        self.shelf().log.clone()
+    }
+}
+
+type Shared = (Arc<Mutex<Shelf>>, String);
+
+async fn answer(State((shelf, address)): State<Shared>, request: Request) -> Result<Response, Infallible> {
+    let (parts, body) = request.into_parts();
+    let sent = axum::body::to_bytes(body, 64 * 1024).await.unwrap_or_default();
+    let mut shelf = shelf.lock().unwrap();
+    let text = |name| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
+    let (authorization, range) = (text(header::AUTHORIZATION), text(header::RANGE));
+    let scheme = authorization.split(' ').next().unwrap_or_default();
+    let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
+    shelf.log.push(
+        format!("{} {target} {range} {scheme}", parts.method)
+            .replace("  ", " ")
+            .trim()
+            .to_owned(),
+    );
+    Ok(if parts.uri.path() == "/token" {
+        shelf.token_answer(authorization, &sent)
+    } else if let Some(challenge) = shelf.challenge(authorization, &address) {
+        refuse(401, &[(header::WWW_AUTHENTICATE.as_str(), challenge)])
+    } else if let Some((status, headers)) = shelf.refusals.pop_front() {
+        refuse(status, &headers)
+    } else {
+        shelf.content(&parts.method, parts.uri.path(), &parts.headers)
+    })
+}
+
+fn refuse(status: u16, headers: &[(&'static str, String)]) -> Response {
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, value);
+    }
+    response
+        .body(Body::from(r#"{"errors":[{"code":"REFUSED","message":"not\nnow"}]}"#))
+        .unwrap()
+}
+
+impl Shelf {
+    fn challenge(&self, authorization: &str, address: &str) -> Option<String> {
+        let realm = self
+            .realm
+            .clone()
+            .unwrap_or_else(|| format!("http://{address}/token?x=y"));
+        match self.auth {
+            Auth::Open => None,
+            // ann:s3cret
+            Auth::Basic => (authorization != "Basic YW5uOnMzY3JldA==").then(|| "Basic realm=\"fake\"".to_owned()),
+            Auth::Token | Auth::AnonymousToken => (authorization != format!("Bearer token-{}", self.token))
+                .then(|| format!("Bearer realm=\"{realm}\",service=\"fake\"")),
+        }
+    }
+
+    fn token_answer(&self, authorization: &str, form: &[u8]) -> Response {
+        let form = String::from_utf8_lossy(form);
+        let known = self.auth == Auth::AnonymousToken && authorization.is_empty()
+            || authorization == "Basic YW5uOnMzY3JldA=="
+            || form.contains("grant_type=refresh_token") && form.contains("refresh_token=refresh");
+        if !known {
+            return refuse(401, &[]);
+        }
+        Response::new(Body::from(format!(
+            r#"{{"token":"token-{}","expires_in":60}}"#,
+            self.token
+        )))
+    }
+
+    fn content(&self, method: &Method, path: &str, headers: &HeaderMap) -> Response {
+        let (kind, name) = path.rsplit_once('/').map_or(("", ""), |(head, name)| (head, name));
+        match kind.rsplit_once('/').map_or("", |(_, kind)| kind) {
+            "manifests" => self.manifest(method, name),
+            "blobs" => self.blob(path, name, headers),
+            _ => refuse(404, &[]),
+        }
+    }
+
+    fn manifest(&self, method: &Method, name: &str) -> Response {
+        let Some((media_type, bytes)) = self.manifests.get(name) else {
+            return refuse(404, &[]);
+        };
+        let digest: Digest = digest_of(None, bytes).unwrap();
+        let body = if *method == Method::HEAD {
+            Body::empty()
+        } else {
+            Body::from(bytes.clone())
+        };
+        Response::builder()
+            .header(header::CONTENT_TYPE, media_type)
+            .header(header::CONTENT_LENGTH, bytes.len())
+            .header("Docker-Content-Digest", digest.to_string())
+            .body(body)
+            .unwrap()
+    }
+
+    fn blob(&self, path: &str, name: &str, headers: &HeaderMap) -> Response {
+        if let Some(elsewhere) = &self.redirects_to {
+            return refuse(
+                307,
+                &[("location", format!("http://{elsewhere}{path}?signature=s3cret"))],
+            );
+        }
+        let Some(bytes) = self.blobs.get(name) else {
+            return refuse(404, &[]);
+        };
+        let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
+        let start = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
+        let (status, start) = match start {
+            Some(start) if !self.ignores_ranges => (StatusCode::PARTIAL_CONTENT, start),
+            _ => (StatusCode::OK, 0),
+        };
+        let rest = bytes.slice(start..);
+        let response = Response::builder().status(status).header(
+            header::CONTENT_RANGE,
+            format!("bytes {start}-{}/{}", bytes.len() - 1, bytes.len()),
+        );
+        let limit = self.cut_after.or(self.stall_after).filter(|limit| *limit < rest.len());
+        let body = match limit {
+            None => Body::from(rest),
+            Some(limit) => {
+                let first = futures::stream::iter([Ok(rest.slice(..limit))]);
+                // Being asked twice makes the server send the first part before it gives up.
+                let cut = futures::stream::once(async {
+                    tokio::task::yield_now().await;
+                    Err(io::Error::other("cut"))
+                });
+                if self.cut_after.is_some() {
+                    Body::from_stream(first.chain(cut))
+                } else {
+                    Body::from_stream(first.chain(futures::stream::pending()))
+                }
+            }
+        };
+        response.body(body).unwrap()
+    }
+}

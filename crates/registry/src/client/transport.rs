@@ -1,0 +1,134 @@
+//! Connections: one pool per set of trusted certificates, typed name-lookup errors, no way from HTTPS down to HTTP.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use larder_model::Reason;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Certificate, Client, ClientBuilder, Url, redirect};
+
+use super::{RegistryError, Settings};
+use crate::hosts::{Endpoint, Trust, is_loopback};
+
+/// Registries redirect once, to where the blobs lie.
+const MAX_REDIRECTS: usize = 5;
+
+const USER_AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));
+
+pub(super) struct Transport {
+    pub(super) settings: Settings,
+    clients: Mutex<BTreeMap<(Trust, bool), Client>>,
+}
+
+/// A host name without an address.
+#[derive(Debug, thiserror::Error)]
+#[error("the host name `{host}` cannot be resolved")]
+pub(super) struct LookupFailed {
+    host: String,
+    #[source]
+    source: io::Error,
+}
+
+struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let host = name.as_str().to_owned();
+            let found = tokio::net::lookup_host((host.as_str(), 0))
+                .await
+                .map(Iterator::collect::<Vec<SocketAddr>>);
+            match found {
+                Ok(addresses) => Ok(Box::new(addresses.into_iter()) as Addrs),
+                Err(source) => Err(LookupFailed { host, source }.into()),
+            }
+        })
+    }
+}
+
+impl Transport {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            clients: Mutex::default(),
+        }
+    }
+
+    /// The pool for an endpoint. A proxy from the environment is used for everybody but this machine.
+    pub(super) fn client(&self, endpoint: &Endpoint) -> Result<Client, RegistryError> {
+        let local = is_loopback(&endpoint.base);
+        let key = (endpoint.trust.clone(), local);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let client = self.build(endpoint, local)?;
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+
+    fn build(&self, endpoint: &Endpoint, local: bool) -> Result<Client, RegistryError> {
+        let extra = certificates(&endpoint.trust)?;
+        let base = || {
+            let builder = Client::builder()
+                .user_agent(USER_AGENT)
+                .connect_timeout(self.settings.connect_timeout)
+                .dns_resolver(SystemResolver)
+                .redirect(redirects())
+                .retry(reqwest::retry::never())
+                .referer(false);
+            if local { builder.no_proxy() } else { builder }
+        };
+        let trusting = |builder: ClientBuilder| {
+            if endpoint.trust.skip_verify {
+                builder.tls_danger_accept_invalid_certs(true)
+            } else {
+                builder.tls_certs_merge(extra.clone())
+            }
+        };
+        let built = trusting(base()).build();
+        // A machine without any CA certificates can still speak plain HTTP.
+        let built = match built {
+            Err(_) if endpoint.base.scheme() == "http" => base().tls_certs_only([]).build(),
+            other => other,
+        };
+        built.map_err(|error| {
+            let message = "no TLS connection can be made; check the CA certificates of this machine";
+            RegistryError::new(Reason::Tls, message).caused_by(error)
+        })
+    }
+}
+
+fn certificates(trust: &Trust) -> Result<Vec<Certificate>, RegistryError> {
+    let mut certificates = Vec::new();
+    for path in &trust.ca {
+        let bad = || RegistryError::new(Reason::Tls, format!("the CA file {} cannot be used", path.display()));
+        let pem = std::fs::read(path).map_err(|error| bad().caused_by(error))?;
+        let found = Certificate::from_pem_bundle(&pem).map_err(|error| bad().caused_by(error))?;
+        if found.is_empty() {
+            return Err(bad().caused_by("it holds no certificate"));
+        }
+        certificates.extend(found);
+    }
+    Ok(certificates)
+}
+
+fn redirects() -> redirect::Policy {
+    redirect::Policy::custom(|attempt| {
+        let came_by_https = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
+        if MAX_REDIRECTS < attempt.previous().len() {
+            attempt.error("the registry redirects in circles")
+        } else if came_by_https && !is_secure(attempt.url()) {
+            attempt.error("the registry redirects from https to plain http")
+        } else {
+            attempt.follow()
+        }
+    })
+}
+
+/// Whether nobody can listen in on the way to an address.
+pub(super) fn is_secure(url: &Url) -> bool {
+    url.scheme() == "https" || is_loopback(url)
+}

@@ -1,0 +1,169 @@
+//! containerd's `certs.d/<registry>/hosts.toml`: where a registry's content may be fetched from, and which
+//! certificates to trust there.
+//!
+//! Understood are `server`, `[host."…"]` with `capabilities`, `ca`, `skip_verify`, `override_path`, and the same fields
+//! for the server itself. Client certificates and extra headers are refused with a sentence rather than ignored,
+//! because a pull without them would go wrong in a way that is hard to understand.
+
+mod file;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use reqwest::Url;
+
+/// Where Docker Hub's registry really answers.
+const DOCKER_HUB_SERVER: &str = "https://registry-1.docker.io";
+
+/// One place that serves a registry's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Address of the registry API, ending in `/v2/` unless the file says otherwise.
+    pub base: Url,
+    /// Whether it may say what a tag points at.
+    pub resolves: bool,
+    /// Whether it may serve content.
+    pub serves: bool,
+    /// Certificates to trust.
+    pub trust: Trust,
+    /// Whether this is a mirror rather than the registry itself. Mirrors get no credentials: those were given for the
+    /// registry.
+    pub is_mirror: bool,
+}
+
+/// Whom to trust behind `https`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Trust {
+    /// Files of certificates to trust beside the system's.
+    pub ca: Vec<PathBuf>,
+    /// Trust anybody.
+    pub skip_verify: bool,
+}
+
+/// The directory of `hosts.toml` files, or none.
+#[derive(Debug, Clone, Default)]
+pub struct Hosts {
+    dir: Option<PathBuf>,
+}
+
+/// Why a registry's `hosts.toml` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HostsError {
+    /// The file is there and cannot be opened.
+    #[error("{path} cannot be read")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{path} is not a valid hosts.toml")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What the parser said.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// An address that is none.
+    #[error("`{0}` is not the address of a registry; write it as https://host[:port]")]
+    Address(String),
+    /// A field that would change how the registry is talked to, and that we cannot honour.
+    #[error("{path} has `{field}`, which is not supported here")]
+    Unsupported {
+        /// The file.
+        path: String,
+        /// The field.
+        field: &'static str,
+    },
+}
+
+impl Hosts {
+    /// Reads files below `dir`, usually `/etc/containerd/certs.d`.
+    pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: Some(dir.into()) }
+    }
+
+    /// The places to ask for a registry's content, in order. The registry itself is the last one.
+    pub fn endpoints(&self, registry: &str) -> Result<Vec<Endpoint>, HostsError> {
+        let default_server = || {
+            address(
+                if registry == "docker.io" {
+                    DOCKER_HUB_SERVER
+                } else {
+                    registry
+                },
+                false,
+            )
+        };
+        let Some(path) = self.dir.as_deref().and_then(|dir| find_file(dir, registry)) else {
+            return Ok(vec![Endpoint::server(default_server()?)]);
+        };
+        let text = std::fs::read_to_string(&path).map_err(|source| HostsError::Unreadable {
+            path: path.display().to_string(),
+            source,
+        })?;
+        file::endpoints(&text, &path, default_server)
+    }
+}
+
+impl Endpoint {
+    fn server(base: Url) -> Self {
+        Self {
+            base,
+            resolves: true,
+            serves: true,
+            trust: Trust::default(),
+            is_mirror: false,
+        }
+    }
+}
+
+/// `host:port` may also be written `host_port_`; `_default` serves registries that have no directory of their own.
+fn find_file(dir: &Path, registry: &str) -> Option<PathBuf> {
+    let with_underscores = match registry.rsplit_once(':') {
+        Some((host, port)) => format!("{host}_{port}_"),
+        None => registry.to_owned(),
+    };
+    [with_underscores.as_str(), registry, "_default"]
+        .map(|name| dir.join(name))
+        .into_iter()
+        .find(|dir| dir.is_dir())
+        .map(|dir| dir.join("hosts.toml"))
+        .filter(|file| file.exists())
+}
+
+/// Reads an address with or without scheme. Without one it is `https`, except on this machine itself.
+fn address(text: &str, keep_path: bool) -> Result<Url, HostsError> {
+    let bad = || HostsError::Address(text.to_owned());
+    let with_scheme = if text.contains("://") {
+        text.to_owned()
+    } else {
+        let https = Url::parse(&format!("https://{text}")).map_err(|_| bad())?;
+        format!("{}://{text}", if is_loopback(&https) { "http" } else { "https" })
+    };
+    let mut url = Url::parse(&with_scheme).map_err(|_| bad())?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(bad());
+    }
+    let path = url.path().trim_end_matches('/').to_owned();
+    let path = if keep_path || path.ends_with("/v2") {
+        path
+    } else {
+        path + "/v2"
+    };
+    url.set_path(&(path + "/"));
+    Ok(url)
+}
+
+/// Whether the address is this very machine, where plain HTTP is no risk.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests;
