@@ -1,0 +1,368 @@
+//! The entries of one node and what to do about them.
+
+mod orders;
+mod outcome;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use larder_model::{Phase, Reason};
+
+use super::holdings::{Chore, Holdings};
+use super::track::{Bytes, Note, Stage, Track, Trouble};
+use super::{Entry, Key, pull_message};
+
+/// Dry runs at once: they ask a registry and pull nothing, so they take no slot of a pull.
+const DRY_RUNS_MAX: usize = 4;
+
+/// After this time a pin or alias that failed is tried again.
+const CHORE_PAUSE: Duration = Duration::from_mins(5);
+
+/// Something to carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Ask the runtime whether the image is there; tell [`Board::looked`].
+    Look {
+        /// Number of the question.
+        run: u64,
+        /// Which entry.
+        key: Key,
+    },
+    /// Pull; tell [`Board::ended`].
+    Pull {
+        /// Number of the try.
+        run: u64,
+        /// Which entry.
+        key: Key,
+        /// 1 for the first try.
+        attempt: u32,
+        /// Give up after this time.
+        limit: Duration,
+    },
+    /// Find out what a pull would do; tell [`Board::ended`].
+    DryRun {
+        /// Number of the question.
+        run: u64,
+        /// Which entry.
+        key: Key,
+        /// Give up after this time.
+        limit: Duration,
+    },
+    /// Give up what runs under this number; tell [`Board::ended`].
+    Cancel {
+        /// Number of the try.
+        run: u64,
+    },
+    /// Pin, unpin or name an image; tell [`Board::chore_ended`].
+    Chore(Chore),
+}
+
+/// The image that was found or pulled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// The runtime's id.
+    pub id: String,
+    /// Digest of the manifest, where the runtime keeps one.
+    pub digest: Option<String>,
+}
+
+/// Answer to [`Step::Look`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is there.
+    Present(Image),
+    /// It is not.
+    Absent,
+    /// The runtime did not say.
+    Unknown(Reason, String),
+}
+
+/// How a try ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The image is there.
+    Pulled(Image),
+    /// It failed, for this reason, with these words.
+    Failed {
+        /// Which kind of trouble.
+        reason: Reason,
+        /// The runtime's or our own words.
+        words: String,
+    },
+    /// The time was over.
+    TimedOut,
+    /// It was given up as asked.
+    Canceled,
+    /// What a dry run found out.
+    Report {
+        /// Why a pull would fail, if it would.
+        verdict: Result<String, Trouble>,
+        /// Bytes there and bytes in all, where known.
+        bytes: Option<(u64, u64)>,
+        /// Digest of the manifest.
+        digest: Option<String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Look,
+    Pull,
+    DryRun,
+}
+
+struct Run {
+    key: Key,
+    kind: Kind,
+    cancel_sent: bool,
+}
+
+/// One node's entries, and what is going on with them.
+pub struct Board {
+    max_pulls: usize,
+    /// None until orders are known: an agent that knows nothing takes nothing back.
+    entries: Option<BTreeMap<Key, Entry>>,
+    tracks: BTreeMap<Key, Track>,
+    runs: BTreeMap<u64, Run>,
+    last_run: u64,
+    holdings: Option<Holdings>,
+    chores_running: BTreeSet<Chore>,
+    /// Done, but not yet seen in a picture of the runtime.
+    chores_done: BTreeMap<Chore, Duration>,
+    chores_failed: BTreeMap<Chore, (Duration, Note)>,
+}
+
+impl Board {
+    /// An empty board for at most this many pulls at once.
+    pub fn new(max_pulls: usize) -> Self {
+        Self {
+            max_pulls: max_pulls.max(1),
+            entries: None,
+            tracks: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            last_run: 0,
+            holdings: None,
+            chores_running: BTreeSet::new(),
+            chores_done: BTreeMap::new(),
+            chores_failed: BTreeMap::new(),
+        }
+    }
+
+    /// The entries; none before the first orders.
+    pub fn entries(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.iter().flatten()
+    }
+
+    /// One entry.
+    pub fn entry(&self, key: &Key) -> Option<&Entry> {
+        self.entries.as_ref()?.get(key)
+    }
+
+    /// Where the entries stand.
+    pub fn tracks(&self) -> &BTreeMap<Key, Track> {
+        &self.tracks
+    }
+
+    /// Where one entry stands.
+    pub fn track(&self, key: &Key) -> Option<&Track> {
+        self.tracks.get(key)
+    }
+
+    /// Pulls that run.
+    pub fn pulling(&self) -> usize {
+        self.runs.values().filter(|run| run.kind == Kind::Pull).count()
+    }
+
+    /// Entries that wait for a slot.
+    pub fn queued(&self) -> usize {
+        self.tracks
+            .values()
+            .filter(|track| matches!(track.stage, Stage::Queued { .. }))
+            .count()
+    }
+
+    /// What to do now. Each step is given out once.
+    pub fn decide(&mut self, now: Duration, wall: &Time) -> Vec<Step> {
+        let Some(entries) = self.entries.take() else {
+            return self.cancels();
+        };
+        self.end_what_cannot_go_on(&entries, now, wall);
+        let mut steps = self.cancels();
+        self.start_looks(&mut steps, now);
+        self.start_dry_runs(&entries, &mut steps, now);
+        self.start_pulls(&entries, &mut steps, now, wall);
+        self.start_chores(&entries, &mut steps, now);
+        self.entries = Some(entries);
+        steps
+    }
+
+    /// When to ask again if nothing happens until then.
+    pub fn wake_at(&self, now: Duration) -> Option<Duration> {
+        let pauses = self.tracks.values().filter_map(|track| match track.stage {
+            Stage::Queued { until, .. } => Some(until),
+            _ => None,
+        });
+        let deadlines = self.entries().filter_map(|(key, entry)| {
+            let track = self.tracks.get(key).filter(|track| !track.is_done() && !track.again)?;
+            entry.deadline.map(|deadline| now + track.left_of(Some(deadline), now))
+        });
+        let chores = self.chores_failed.values().map(|(until, _)| *until);
+        pauses
+            .chain(deadlines)
+            .chain(chores)
+            .filter(|moment| *moment > now)
+            .min()
+    }
+
+    /// What cannot be read, or took too long in all.
+    fn end_what_cannot_go_on(&mut self, entries: &BTreeMap<Key, Entry>, now: Duration, wall: &Time) {
+        for (key, track) in self.tracks.iter_mut().filter(|(_, track)| !track.is_done()) {
+            let Some(entry) = entries.get(key) else {
+                continue;
+            };
+            if let Err(why) = &entry.image {
+                outcome::fail(
+                    track,
+                    Trouble::new(
+                        Reason::InvalidReference,
+                        pull_message(key, Reason::InvalidReference, why),
+                    ),
+                    now,
+                    wall,
+                );
+            } else if track.left_of(entry.deadline, now).is_zero() {
+                outcome::fail(track, outcome::deadline_exceeded(key), now, wall);
+            }
+        }
+    }
+
+    /// Runs whose entry left, was answered otherwise, or wants another version.
+    fn cancels(&mut self) -> Vec<Step> {
+        let tracks = &self.tracks;
+        let unwanted = |number: u64, run: &Run| tracks.get(&run.key).and_then(Track::run) != Some(number);
+        let mut steps = Vec::new();
+        for (&number, run) in &mut self.runs {
+            if !run.cancel_sent && unwanted(number, run) {
+                run.cancel_sent = true;
+                steps.push(Step::Cancel { run: number });
+            }
+        }
+        steps
+    }
+
+    fn start_looks(&mut self, steps: &mut Vec<Step>, now: Duration) {
+        let keys: Vec<Key> = self
+            .tracks
+            .iter()
+            .filter(|(_, track)| track.stage == Stage::Look)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            let run = self.start(&key, Kind::Look);
+            if let Some(track) = self.tracks.get_mut(&key) {
+                track.enter(Stage::Looking { run }, now);
+            }
+            steps.push(Step::Look { run, key });
+        }
+    }
+
+    fn start_dry_runs(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
+        let running = self.runs.values().filter(|run| run.kind == Kind::DryRun).count();
+        for key in self
+            .next_in_line(entries, true, now)
+            .into_iter()
+            .take(DRY_RUNS_MAX.saturating_sub(running))
+        {
+            let run = self.start(&key, Kind::DryRun);
+            let (Some(entry), Some(track)) = (entries.get(&key), self.tracks.get_mut(&key)) else {
+                continue;
+            };
+            let limit = entry.timeout.min(track.left_of(entry.deadline, now));
+            track.enter(Stage::Running { run }, now);
+            steps.push(Step::DryRun { run, key, limit });
+        }
+    }
+
+    fn start_pulls(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration, wall: &Time) {
+        let free = self.max_pulls.saturating_sub(self.pulling());
+        for key in self.next_in_line(entries, false, now).into_iter().take(free) {
+            let run = self.start(&key, Kind::Pull);
+            let (Some(entry), Some(track)) = (entries.get(&key), self.tracks.get_mut(&key)) else {
+                continue;
+            };
+            track.attempts += 1;
+            track.start_time.get_or_insert_with(|| wall.clone());
+            let limit = entry.timeout.min(track.left_of(entry.deadline, now));
+            track.enter(Stage::Running { run }, now);
+            steps.push(Step::Pull {
+                run,
+                key,
+                attempt: track.attempts,
+                limit,
+            });
+        }
+    }
+
+    /// Who may start now, longest waiting first.
+    fn next_in_line(&self, entries: &BTreeMap<Key, Entry>, dry_run: bool, now: Duration) -> Vec<Key> {
+        let waiting = self.tracks.iter().filter_map(|(key, track)| match track.stage {
+            Stage::Queued { since, until } if until <= now => Some((since, key)),
+            _ => None,
+        });
+        let mut line: Vec<(Duration, &Key)> = waiting
+            .filter(|(_, key)| entries.get(*key).is_some_and(|entry| entry.dry_run == dry_run))
+            .collect();
+        line.sort();
+        line.into_iter().map(|(_, key)| key.clone()).collect()
+    }
+
+    fn start(&mut self, key: &Key, kind: Kind) -> u64 {
+        self.last_run += 1;
+        let run = Run {
+            key: key.clone(),
+            kind,
+            cancel_sent: false,
+        };
+        self.runs.insert(self.last_run, run);
+        self.last_run
+    }
+
+    fn start_chores(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
+        let Some(holdings) = &self.holdings else {
+            return;
+        };
+        let mut wanted = holdings.wanted(entries, &self.tracks);
+        self.chores_failed
+            .retain(|chore, (until, _)| *until > now && wanted.chores.contains_key(chore));
+        for (chore, key) in &wanted.chores {
+            if let (Some((_, note)), Some(key)) = (self.chores_failed.get(chore), key) {
+                wanted.notes.insert(key.clone(), note.clone());
+                continue;
+            }
+            let settled = self.chores_failed.contains_key(chore) || self.chores_done.contains_key(chore);
+            if !settled && self.chores_running.insert(chore.clone()) {
+                steps.push(Step::Chore(chore.clone()));
+            }
+        }
+        for (key, track) in self
+            .tracks
+            .iter_mut()
+            .filter(|(_, track)| track.stage == Stage::Done(Phase::Succeeded))
+        {
+            if entries.get(key).is_some_and(|entry| !entry.dry_run) {
+                let note = wanted.notes.remove(key);
+                if track.note != note {
+                    track.note = note;
+                    track.changed = now;
+                }
+            }
+        }
+    }
+}
+
+impl From<(u64, u64)> for Bytes {
+    fn from((done, total): (u64, u64)) -> Self {
+        Self { done, total }
+    }
+}

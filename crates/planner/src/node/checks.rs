@@ -1,0 +1,161 @@
+//! The checks before a pull, with KubeEdge's thresholds and texts.
+//!
+//! `disk` looks at the filesystem that images fill, and also asks whether this image fits: three times the compressed
+//! bytes that are missing, beside what running pulls were promised, below the share at which the kubelet cleans up.
+
+use larder_model::ByteSize;
+
+/// Usage in percent above which a check fails. Not at it: upstream compares with "greater than".
+pub const USAGE_MAX: f64 = 80.0;
+
+/// An image of n compressed bytes takes n in the content store and about twice that unpacked.
+const ROOM_FACTOR: u64 = 3;
+
+/// What was measured on the node. `None`: could not be read, and the check is passed over.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Busy share of all processors, in percent.
+    pub cpu: Option<f64>,
+    /// Used share of memory, in percent.
+    pub memory: Option<f64>,
+    /// Size and free bytes of the image filesystem.
+    pub image_fs: Option<(ByteSize, ByteSize)>,
+    /// Compressed bytes of the image that are not on the node yet.
+    pub missing: Option<ByteSize>,
+}
+
+/// What running pulls were promised, and where the kubelet's clean-up begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// Bytes that running pulls will still take.
+    pub bytes: ByteSize,
+    /// Used share of the image filesystem, in percent, at which the kubelet cleans up.
+    pub gc_threshold: u8,
+}
+
+/// Runs the checks in their order; the first that fails is the answer.
+pub fn judge(checks: &[String], measured: &Measured, promise: Promise) -> Result<(), String> {
+    for check in checks {
+        match check.as_str() {
+            "cpu" => usage("cpu", measured.cpu)?,
+            "mem" => usage("mem", measured.memory)?,
+            "disk" => disk(measured, promise)?,
+            other => return Err(format!("check item {other} not support")),
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that an image of this many missing compressed bytes is promised.
+pub fn room_for(missing: ByteSize) -> ByteSize {
+    ByteSize(missing.0.saturating_mul(ROOM_FACTOR))
+}
+
+fn usage(what: &str, percent: Option<f64>) -> Result<(), String> {
+    match percent {
+        Some(percent) if percent > USAGE_MAX => Err(format!(
+            "current {what} usage is {percent:.2}, which exceeds the maximum allowed usage {USAGE_MAX:.2}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn disk(measured: &Measured, promise: Promise) -> Result<(), String> {
+    let Some((capacity, free)) = measured.image_fs else {
+        return Ok(());
+    };
+    let used = capacity - free;
+    usage("disk", Some(share(used, capacity)))?;
+    let Some(missing) = measured.missing.filter(|missing| missing.0 > 0) else {
+        return Ok(());
+    };
+    let needed = room_for(missing);
+    let limit = u128::from(capacity.0) * u128::from(promise.gc_threshold) / 100;
+    let then = u128::from(used.0) + u128::from(promise.bytes.0) + u128::from(needed.0);
+    if then <= limit {
+        return Ok(());
+    }
+    Err(format!(
+        "the image needs {needed} ({missing} to download, unpacked about twice that), but of {capacity} on the image \
+         filesystem {used} are used and {} promised to running pulls, and the kubelet cleans up at {} %",
+        promise.bytes, promise.gc_threshold
+    ))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a percentage for people, with two digits")]
+fn share(part: ByteSize, whole: ByteSize) -> f64 {
+    if whole.0 == 0 {
+        0.0
+    } else {
+        part.0 as f64 * 100.0 / whole.0 as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const PROMISE: Promise = Promise {
+        bytes: ByteSize(0),
+        gc_threshold: 85,
+    };
+
+    fn texts(items: &[&str]) -> Vec<String> {
+        items.iter().map(|&item| item.to_owned()).collect()
+    }
+
+    #[rstest]
+    #[case::nothing_asked(&[], 99.0, 99.0, Ok(()))]
+    #[case::at_the_limit(&["cpu", "mem"], 80.0, 80.0, Ok(()))]
+    #[case::cpu(&["cpu"], 80.009, 0.0, Err("current cpu usage is 80.01, which exceeds the maximum allowed usage 80.00"))]
+    #[case::mem(&["mem"], 0.0, 91.5, Err("current mem usage is 91.50, which exceeds the maximum allowed usage 80.00"))]
+    #[case::first_failure_is_the_answer(&["mem", "cpu"], 90.0, 95.0, Err("current mem usage is 95.00, which exceeds the maximum allowed usage 80.00"))]
+    #[case::unknown(&["gpu"], 0.0, 0.0, Err("check item gpu not support"))]
+    fn loads(#[case] items: &[&str], #[case] cpu: f64, #[case] memory: f64, #[case] want: Result<(), &str>) {
+        let measured = Measured {
+            cpu: Some(cpu),
+            memory: Some(memory),
+            ..Measured::default()
+        };
+        let got = judge(&texts(items), &measured, PROMISE);
+        assert_eq!(got.as_ref().map(|&()| ()).map_err(String::as_str), want);
+    }
+
+    #[rstest]
+    #[case::fits(1000, 900, Some(10), 0, true)]
+    #[case::size_unknown_and_below_80(1000, 200, None, 0, true)]
+    #[case::size_unknown_and_above_80(1000, 199, None, 0, false)]
+    #[case::three_times_its_size_up_to_the_threshold(1000, 450, Some(100), 0, true)]
+    #[case::one_byte_too_many(1000, 449, Some(100), 0, false)]
+    #[case::promised_to_others(1000, 450, Some(100), 1, false)]
+    #[case::nothing_is_missing(1000, 250, Some(0), 500, true)]
+    #[case::no_overflow(u64::MAX, u64::MAX, Some(u64::MAX), u64::MAX, false)]
+    fn disk_room(
+        #[case] capacity: u64,
+        #[case] free: u64,
+        #[case] missing: Option<u64>,
+        #[case] promised: u64,
+        #[case] fits: bool,
+    ) {
+        let measured = Measured {
+            image_fs: Some((ByteSize(capacity), ByteSize(free))),
+            missing: missing.map(ByteSize),
+            ..Measured::default()
+        };
+        let promise = Promise {
+            bytes: ByteSize(promised),
+            ..PROMISE
+        };
+        assert_eq!(judge(&texts(&["disk"]), &measured, promise).is_ok(), fits);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_passed_over() {
+        assert_eq!(
+            judge(&texts(&["disk", "cpu", "mem"]), &Measured::default(), PROMISE),
+            Ok(())
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Pins and aliases: what the runtime has of them, what the entries want, and what to do about the difference.
+//!
+//! A pin goes with its entry. An alias stays as long as its image: pods may use it after the job is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use larder_model::{ByteSize, ImageRef, Reason};
+
+use super::track::Note;
+use super::{Entry, Key, Track};
+
+/// What the runtime holds, as of one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Holdings {
+    /// When it was asked, on the node's steady clock.
+    pub taken: Duration,
+    /// Every name by tag or digest, with the id and the size of the image behind it.
+    pub names: BTreeMap<ImageRef, (String, ByteSize)>,
+    /// The pins and aliases that we put there.
+    pub own: Vec<OwnName>,
+    /// Bytes that pinned images may take up; none: no limit is known.
+    pub pin_budget: Option<ByteSize>,
+    /// Why this runtime cannot pin, if it cannot.
+    pub no_pin: Option<String>,
+    /// Why this runtime cannot give second names, if it cannot.
+    pub no_alias: Option<String>,
+}
+
+/// A name in the runtime that we put there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnName {
+    /// The image that it was made of.
+    pub image: ImageRef,
+    /// The second name, or none for a pin.
+    pub alias: Option<ImageRef>,
+    /// What it points to.
+    pub digest: String,
+}
+
+/// Something to do to the runtime's names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Chore {
+    /// Keep this image.
+    Pin(ImageRef),
+    /// Keep it no longer.
+    Unpin(ImageRef),
+    /// Give the first image the second name.
+    Alias(ImageRef, ImageRef),
+}
+
+/// What is to be done, and what cannot be.
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub(super) chores: BTreeMap<Chore, Option<Key>>,
+    pub(super) notes: BTreeMap<Key, Note>,
+}
+
+impl Holdings {
+    pub(super) fn wanted(&self, entries: &BTreeMap<Key, Entry>, tracks: &BTreeMap<Key, Track>) -> Wanted {
+        let mut wanted = Wanted::default();
+        let mut pinned: BTreeSet<&ImageRef> = BTreeSet::new();
+        for (key, entry) in entries.iter().filter(|(_, entry)| !entry.dry_run) {
+            let (Ok(image), Some(track)) = (&entry.image, tracks.get(key)) else {
+                continue;
+            };
+            if entry.pin {
+                pinned.insert(image);
+            }
+            // What vanished a moment ago, or is not in this picture yet, is looked at with the next one.
+            if !track.is_there() || !self.names.contains_key(image) {
+                continue;
+            }
+            if let Some(alias) = &entry.alias {
+                self.want_alias(key, image, alias, track, &mut wanted);
+            }
+            if entry.pin {
+                self.want_pin(key, image, track, &mut wanted);
+            }
+        }
+        let pins = self.own.iter().filter(|own| own.alias.is_none());
+        let left_over = pins.filter(|own| !pinned.contains(&own.image));
+        wanted
+            .chores
+            .extend(left_over.map(|own| (Chore::Unpin(own.image.clone()), None)));
+        wanted
+    }
+
+    fn want_alias(
+        &self,
+        key: &Key,
+        image: &ImageRef,
+        alias: &Result<ImageRef, String>,
+        track: &Track,
+        wanted: &mut Wanted,
+    ) {
+        let name = match alias {
+            Ok(name) if name == image => return,
+            Ok(name) => name,
+            Err(why) => {
+                wanted.note(
+                    key,
+                    Some(Reason::InvalidReference),
+                    format!("The image is there, but has no second name: {why}"),
+                );
+                return;
+            }
+        };
+        if let Some(why) = &self.no_alias {
+            wanted.note(
+                key,
+                Some(Reason::NodeUnsuitable),
+                format!("The image is there, but not under the name {name}: {why}"),
+            );
+        } else if !self.has(image, Some(name), track) {
+            wanted
+                .chores
+                .insert(Chore::Alias(image.clone(), name.clone()), Some(key.clone()));
+        }
+    }
+
+    fn want_pin(&self, key: &Key, image: &ImageRef, track: &Track, wanted: &mut Wanted) {
+        if self.has(image, None, track) {
+            return;
+        }
+        if let Some(why) = &self.no_pin {
+            wanted.note(
+                key,
+                Some(Reason::NodeUnsuitable),
+                format!("The image is there, but not pinned: {why}"),
+            );
+            return;
+        }
+        match self.beyond_budget(image) {
+            Some(message) => wanted.note(key, Some(Reason::NoSpace), message),
+            None => {
+                wanted.chores.insert(Chore::Pin(image.clone()), Some(key.clone()));
+            }
+        }
+    }
+
+    /// Whether our name is there and points to where the tag points now.
+    fn has(&self, image: &ImageRef, alias: Option<&ImageRef>, track: &Track) -> bool {
+        self.own.iter().any(|own| {
+            own.image == *image
+                && own.alias.as_ref() == alias
+                && track.digest.as_ref().is_none_or(|digest| *digest == own.digest)
+        })
+    }
+
+    fn beyond_budget(&self, image: &ImageRef) -> Option<String> {
+        let budget = self.pin_budget?;
+        let pins = self.own.iter().filter(|own| own.alias.is_none()).map(|own| &own.image);
+        let pinned: BTreeMap<&str, ByteSize> = pins
+            .filter_map(|name| self.names.get(name))
+            .map(|(id, size)| (id.as_str(), *size))
+            .collect();
+        let (id, size) = self.names.get(image)?;
+        let before: ByteSize = pinned.values().copied().sum();
+        if pinned.contains_key(id.as_str()) || before + *size <= budget {
+            return None;
+        }
+        Some(format!(
+            "The image is there, but not pinned: it takes {size}, pinned images already take {before} of the {budget} \
+             that this node allows. Delete jobs that pin, or raise the agent's pin budget."
+        ))
+    }
+}
+
+impl Wanted {
+    fn note(&mut self, key: &Key, reason: Option<Reason>, message: String) {
+        self.notes.insert(key.clone(), Note { reason, message });
+    }
+}

@@ -1,0 +1,144 @@
+//! What the board looks like from outside: the status of the NodeImage, and how urgent each part of it is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use larder_api::contract::shorten;
+use larder_api::node_image::{ImageTagStatus, NodeImageStatus};
+use larder_model::{Percent, Phase, Retry};
+
+use super::{Board, Entry, Key, Stage, Track};
+
+/// A pull shorter than this is reported by its result alone, which saves a write per node and image.
+const WORTH_A_WRITE: Duration = Duration::from_secs(1);
+
+/// Messages are cut to this where the object would grow too large.
+const SHORT_MESSAGE: usize = 160;
+
+/// The status, and from when on each entry's present state is worth a write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shown {
+    /// Counts and results. What stands beside them (agent, filesystem) is not the board's business.
+    pub status: NodeImageStatus,
+    /// Per entry, a moment on the node's steady clock.
+    pub due: BTreeMap<Key, Duration>,
+    /// Per entry, the time between two reports of bytes.
+    pub progress: BTreeMap<Key, Duration>,
+}
+
+impl Board {
+    /// What to show.
+    pub fn show(&self) -> Shown {
+        let mut shown = Shown::default();
+        for (key, entry) in self.entries() {
+            let Some(track) = self.track(key) else {
+                continue;
+            };
+            let (status, phase) = tag_status(entry, track);
+            let count = match phase {
+                Phase::Waiting => &mut shown.status.waiting,
+                Phase::Pulling => &mut shown.status.pulling,
+                Phase::Succeeded => &mut shown.status.succeeded,
+                Phase::Failed => &mut shown.status.failed,
+            };
+            *count += 1;
+            shown.status.desired += 1;
+            shown
+                .status
+                .image_statuses
+                .entry(key.name.clone())
+                .or_default()
+                .tags
+                .push(status);
+            shown.due.insert(key.clone(), due(track));
+            shown.progress.insert(key.clone(), entry.progress);
+        }
+        shown
+    }
+}
+
+fn phase(track: &Track) -> Phase {
+    match &track.stage {
+        Stage::Queued { .. } if in_pause(track) => Phase::Pulling,
+        Stage::Look | Stage::Looking { .. } | Stage::Queued { .. } => Phase::Waiting,
+        Stage::Running { .. } => Phase::Pulling,
+        Stage::Done(phase) => *phase,
+    }
+}
+
+/// Between two tries: still at it, as upstream shows it.
+fn in_pause(track: &Track) -> bool {
+    let retry = track.trouble.as_ref().map(|trouble| trouble.reason.retry());
+    track.attempts > 0 && retry == Some(Retry::Backoff)
+}
+
+fn due(track: &Track) -> Duration {
+    match &track.stage {
+        Stage::Done(_) => track.changed,
+        Stage::Queued { .. } if !in_pause(track) => track.changed,
+        _ => track.changed + WORTH_A_WRITE,
+    }
+}
+
+fn tag_status(entry: &Entry, track: &Track) -> (ImageTagStatus, Phase) {
+    let phase = phase(track);
+    let bytes = track.bytes;
+    let progress = match (phase, bytes) {
+        (Phase::Succeeded, _) => Some(Percent::DONE.get()),
+        // Every byte may be there while the runtime still unpacks: 100 is for the end.
+        (Phase::Pulling, Some(bytes)) => Some(Percent::of(bytes.done, bytes.total).get().min(99)),
+        _ => None,
+    };
+    let (reason, message) = match (&track.trouble, &track.note) {
+        (Some(trouble), _) => (Some(trouble.reason), Some(&trouble.message)),
+        (None, Some(note)) => (note.reason, Some(&note.message)),
+        (None, None) => (None, None),
+    };
+    let status = ImageTagStatus {
+        tag: entry.key.tag.clone(),
+        phase: phase.as_str().to_owned(),
+        progress: progress.map(i32::from),
+        start_time: track.start_time.clone(),
+        completion_time: track.completion_time.clone(),
+        version: Some(track.version),
+        image_id: track.image_id.as_ref().map(|id| format!("{}@{id}", entry.key.name)),
+        message: message.map(|message| shorten(message)),
+        digest: track.digest.clone(),
+        bytes_total: bytes.and_then(|bytes| i64::try_from(bytes.total).ok()),
+        bytes_done: bytes.and_then(|bytes| i64::try_from(bytes.done).ok()),
+        reason: reason.map(|reason| reason.as_str().to_owned()),
+        attempts: (track.is_done() || track.attempts > 0).then(|| i32::try_from(track.attempts).unwrap_or(i32::MAX)),
+        last_succeeded: track.last_succeeded.clone(),
+    };
+    (status, phase)
+}
+
+/// Makes a status fit into `room` bytes of JSON: messages get shorter, then details of images that are there go.
+pub fn fit(status: &mut NodeImageStatus, room: usize) {
+    let size = |status: &NodeImageStatus| serde_json::to_vec(status).map_or(0, |bytes| bytes.len());
+    if size(status) <= room {
+        return;
+    }
+    let tags = |status: &mut NodeImageStatus, change: &dyn Fn(&mut ImageTagStatus)| {
+        status
+            .image_statuses
+            .values_mut()
+            .flat_map(|image| &mut image.tags)
+            .for_each(change);
+    };
+    tags(status, &|tag| {
+        if let Some(message) = &mut tag.message {
+            message.truncate(message.floor_char_boundary(SHORT_MESSAGE));
+        }
+    });
+    if size(status) <= room {
+        return;
+    }
+    tags(status, &|tag| {
+        tag.message = None;
+        tag.bytes_done = None;
+        tag.bytes_total = None;
+        tag.start_time = None;
+        tag.image_id = None;
+    });
+}

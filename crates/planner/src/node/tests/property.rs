@@ -1,0 +1,154 @@
+//! What must hold whatever happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Event {
+    /// Orders with these tags, each at this version.
+    Orders(Vec<(u8, i64)>),
+    /// The run with this rank among those that run ends like this.
+    End(usize, u8),
+    /// So many seconds pass.
+    Wait(u64),
+    /// The runtime holds nothing.
+    Vanish,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let orders = prop::collection::vec((0u8..5, 0i64..3), 0..5).prop_map(Event::Orders);
+    let one = prop_oneof![
+        2 => orders,
+        6 => (0usize..4, 0u8..5).prop_map(|(run, end)| Event::End(run, end)),
+        3 => (0u64..40).prop_map(Event::Wait),
+        1 => Just(Event::Vanish),
+    ];
+    prop::collection::vec(one, 1..60)
+}
+
+fn end_of(kind: u8) -> Ended {
+    match kind {
+        0 => pulled("x"),
+        1 => failed(Reason::Unreachable),
+        2 => failed(Reason::NotFound),
+        3 => failed(Reason::RuntimeDown),
+        _ => Ended::TimedOut,
+    }
+}
+
+fn make(tags: &[(u8, i64)]) -> NodeImageSpec {
+    let unique: BTreeMap<u8, i64> = tags.iter().copied().collect();
+    let tags: Vec<ImageTagSpec> = unique
+        .into_iter()
+        .map(|(number, version)| {
+            let mut tag = tag(&format!("t{number}"));
+            tag.version = version;
+            if number % 2 == 0 { if_not_present(tag) } else { tag }
+        })
+        .collect();
+    spec(&tags)
+}
+
+/// What the world outside would know: which runs were handed out and not ended.
+#[derive(Default)]
+struct World {
+    running: BTreeMap<u64, bool>,
+    looking: BTreeSet<u64>,
+}
+
+impl World {
+    fn take(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Pull { run, .. } => assert!(self.running.insert(run, false).is_none(), "handed out twice"),
+                Step::Look { run, .. } => assert!(self.looking.insert(run), "handed out twice"),
+                Step::Cancel { run } => {
+                    self.running.remove(&run);
+                    self.looking.remove(&run);
+                    self.running.insert(run, true);
+                }
+                Step::DryRun { .. } | Step::Chore(_) => {}
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn never_above_the_limit_and_counts_add_up(max in 1usize..4, events in events()) {
+        let mut board = Board::new(max);
+        let mut world = World::default();
+        let mut now = at(0);
+        for event in events {
+            match event {
+                Event::Orders(tags) => board.orders(entries(&make(&tags)), None, now),
+                Event::End(rank, kind) => {
+                    if let Some(run) = world.running.keys().nth(rank).copied() {
+                        let cancelled = world.running.remove(&run) == Some(true);
+                        board.ended(run, if cancelled { Ended::Canceled } else { end_of(kind) }, now, &wall());
+                    }
+                }
+                Event::Wait(seconds) => now += at(seconds),
+                Event::Vanish => board.picture(Holdings { taken: now, ..Holdings::default() }, now),
+            }
+            world.take(board.decide(now, &wall()));
+            for run in std::mem::take(&mut world.looking) {
+                board.looked(run, Found::Absent, now, &wall());
+            }
+            world.take(board.decide(now, &wall()));
+            prop_assert!(board.pulling() <= max);
+            let status = board.show().status;
+            prop_assert_eq!(status.desired, status.waiting + status.pulling + status.succeeded + status.failed);
+            for tag in status.image_statuses.values().flat_map(|image| &image.tags) {
+                prop_assert!(tag.attempts.unwrap_or(0) <= 3, "{:?}", tag);
+                prop_assert!(tag.phase() != Phase::Succeeded || tag.last_succeeded.is_some());
+                prop_assert!(tag.phase().is_final() == tag.completion_time.is_some(), "{:?}", tag);
+            }
+        }
+    }
+
+    /// Whatever the registry does for a while, once it works every entry is answered, and each success costs one pull.
+    #[test]
+    fn every_entry_ends(max in 1usize..4, tags in prop::collection::vec((0u8..5, 0i64..3), 1..5), ends in prop::collection::vec(0u8..5, 0..30)) {
+        let mut board = Board::new(max);
+        board.orders(entries(&make(&tags)), None, at(0));
+        let mut ends = ends.into_iter();
+        let mut now = at(0);
+        let mut successes = 0;
+        for _ in 0..2000 {
+            for step in board.decide(now, &wall()) {
+                match step {
+                    Step::Look { run, .. } => board.looked(run, Found::Absent, now, &wall()),
+                    Step::Pull { run, .. } => {
+                        let kind = ends.next().unwrap_or(0);
+                        successes += i32::from(kind == 0);
+                        board.ended(run, end_of(kind), now, &wall());
+                    }
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
+            if board.tracks().values().all(Track::is_done) {
+                break;
+            }
+            now = board.wake_at(now).unwrap_or(now);
+        }
+        let status = board.show().status;
+        prop_assert_eq!(status.succeeded + status.failed, status.desired);
+        prop_assert_eq!(status.succeeded, successes);
+    }
+
+    /// The same events make the same steps.
+    #[test]
+    fn deciding_is_a_function_of_what_happened(tags in prop::collection::vec((0u8..5, 0i64..3), 0..5)) {
+        let steps = || {
+            let mut board = Board::new(2);
+            board.orders(entries(&make(&tags)), None, at(0));
+            board.decide(at(0), &wall())
+        };
+        prop_assert_eq!(steps(), steps());
+    }
+}
