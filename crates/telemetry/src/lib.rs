@@ -1,0 +1,15 @@
+//! What a service shows of itself: logs on standard error, metrics and health over HTTP.
+//!
+//! - [`logs::init`]: text for people, JSON for collectors, one filter for both
+//! - [`Health`]: named parts, each ready or not and why; ready when all are
+//! - [`server`]: `/healthz`, `/readyz` and `/metrics` on one address
+//!
+//! Nothing is global except the subscriber of `tracing`: a registry of metrics and a health are made by `main` and handed
+//! to whoever needs them.
+
+pub mod health;
+pub mod logs;
+pub mod server;
+
+pub use health::{Health, Part};
+pub use prometheus_client::registry::Registry;
