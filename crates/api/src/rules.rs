@@ -7,22 +7,26 @@
 
 use serde_json::{Value, json};
 
-/// Docker's grammar of references in one expression: host, path, tag, digest. The first element is a host only if it has a
-/// dot, a port or brackets, or is `localhost`; upper-case letters are allowed in hosts and tags alone.
+/// Docker's grammar of references in one expression: host, path, tag, digest. The first element of several is a host if
+/// it has a dot, a port or brackets, or is `localhost`; otherwise it is a part of the path, and has no dot.
 /// `larder_model::ImageRef` has the same grammar; a test compares the two.
-const REFERENCE: &str = concat!(
-    "^((",
-    "[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*:[0-9]+",
-    "|[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+",
-    r"|localhost|\\[[a-fA-F0-9:]+\\](:[0-9]+)?",
-    ")/)?",
-    "[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*",
-    "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?",
-    "(@sha(256:[a-f0-9]{64}|384:[a-f0-9]{96}|512:[a-f0-9]{128}))?$",
-);
+fn reference() -> String {
+    let label = "[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?";
+    let port = ":0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])";
+    let host = format!(r"{label}([.]{label})*{port}|{label}([.]{label})+|localhost|\\[[a-fA-F0-9:]+\\]({port})?");
+    let element = "[a-z0-9]+(([.]|__?|-+)[a-z0-9]+)*";
+    let without_dot = "[a-z0-9]+((__?|-+)[a-z0-9]+)*";
+    let name = format!("({host})/{element}(/{element})*|{without_dot}(/{element})+|{element}");
+    let tag = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}";
+    let digest = "sha(256:[a-f0-9]{64}|384:[a-f0-9]{96}|512:[a-f0-9]{128})";
+    format!("^({name})(:{tag})?(@{digest})?$")
+}
+
+/// At most 255 characters before tag and digest, as Docker's own libraries count.
+const NAME_LENGTH: &str = "^[^@]{1,255}(:[^:/@]*)?(@.*)?$";
 
 /// A name that Docker takes for an image id, and refuses as a reference.
-const IMAGE_ID: &str = "^([a-f0-9]{64}|sha256:[a-f0-9]{64})$";
+const IMAGE_ID: &str = "^([a-f0-9]{64}|sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$";
 
 fn rule(expression: &str, message: &str) -> Value {
     json!({ "rule": expression, "message": message })
@@ -32,12 +36,16 @@ fn rule(expression: &str, message: &str) -> Value {
 pub fn image() -> Value {
     json!([
         rule(
-            &format!("self.matches('{REFERENCE}')"),
+            &format!("self.matches('{}')", reference()),
             "invalid image: it must be [host[:port]/]name[:tag][@digest], with the name in lower case"
         ),
         rule(
             &format!("!self.matches('{IMAGE_ID}')"),
             "invalid image: an image id cannot be pulled; give a name with a tag or a digest"
+        ),
+        rule(
+            &format!("self.matches('{NAME_LENGTH}')"),
+            "invalid image: the name without tag and digest must have at most 255 characters"
         ),
     ])
 }
