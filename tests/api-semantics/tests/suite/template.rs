@@ -1,0 +1,404 @@
+//! What ImagePullJob and ImageListPullJob have in common: nodes, pace, pull rules.
+
+use crate::case::{Case, accept, refuse};
+
+/// The cases of both kinds, around the line that names the image or images.
+pub(crate) fn cases(images: &str) -> Vec<Case> {
+    [
+        parallelism(images),
+        selector(images),
+        labels(images),
+        pod_selector(images),
+        completion_policy(images),
+        pull_policy(images),
+        image_pull_policy(images),
+        extras(images),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn parallelism(images: &str) -> Vec<Case> {
+    let with = |value: &str| format!("{{{images}, parallelism: {value}}}");
+    vec![
+        accept("parallelism is a number", with("10")),
+        accept("parallelism is a number in quotes", with("\"5\"")),
+        accept("parallelism 0 pauses", with("0")),
+        accept("parallelism 0 in quotes", with("\"0\"")),
+        accept("empty parallelism counts as not given", with("\"\"")),
+        accept("largest parallelism", with("2147483647")),
+        accept("largest parallelism in quotes", with("\"2147483647\"")),
+        refuse(
+            "negative parallelism",
+            with("-1"),
+            "parallelism must be an integer from 0",
+        ),
+        refuse(
+            "negative parallelism in quotes",
+            with("\"-1\""),
+            "parallelism must be an integer from 0",
+        ),
+        refuse(
+            "parallelism in percent",
+            with("\"5%\""),
+            "parallelism does not support percentage",
+        ),
+        refuse(
+            "parallelism beyond int32",
+            with("2147483648"),
+            "parallelism must be an integer from 0",
+        ),
+        refuse(
+            "parallelism beyond int32 in quotes",
+            with("\"2147483648\""),
+            "parallelism must be an integer from 0",
+        ),
+        refuse(
+            "parallelism is a word",
+            with("many"),
+            "parallelism must be an integer from 0",
+        ),
+        refuse(
+            "parallelism with a blank",
+            with("\" 5\""),
+            "parallelism must be an integer from 0",
+        ),
+        refuse("parallelism is a fraction", with("1.5"), "spec.parallelism"),
+        refuse("parallelism is a list", with("[5]"), "spec.parallelism"),
+    ]
+}
+
+fn selector(images: &str) -> Vec<Case> {
+    const BOTH: &str = "selector can not have both names and a label selector";
+    let with = |value: &str| format!("{{{images}, selector: {value}}}");
+    let requirement = |value: &str| with(&format!("{{matchExpressions: [{value}]}}"));
+    vec![
+        accept("empty selector", with("{}")),
+        accept("selector by names", with("{names: [node-1, node-2]}")),
+        accept(
+            "selector by labels",
+            with("{matchLabels: {node-type: xxx, zone: \"\"}}"),
+        ),
+        accept(
+            "no names beside labels",
+            with("{names: [], matchLabels: {node-type: xxx}}"),
+        ),
+        accept("names beside no labels", with("{names: [node-1], matchLabels: {}}")),
+        accept("In", requirement("{key: zone, operator: In, values: [a, b]}")),
+        accept(
+            "NotIn",
+            requirement("{key: example.com/zone, operator: NotIn, values: [a]}"),
+        ),
+        accept("Exists", requirement("{key: gpu, operator: Exists}")),
+        accept(
+            "DoesNotExist",
+            requirement("{key: gpu, operator: DoesNotExist, values: []}"),
+        ),
+        refuse(
+            "the guides' names and labels together",
+            with("{names: [node-1, node-2], matchLabels: {node-type: xxx}}"),
+            BOTH,
+        ),
+        refuse(
+            "names and expressions together",
+            with("{names: [node-1], matchExpressions: [{key: a, operator: Exists}]}"),
+            BOTH,
+        ),
+        refuse(
+            "one node twice",
+            with("{names: [node-1, node-2, node-1]}"),
+            "Duplicate value: \"node-1\"",
+        ),
+        refuse("node without name", with("{names: [\"\"]}"), "spec.selector.names[0]"),
+        refuse("names is no list", with("{names: node-1}"), "spec.selector.names"),
+        refuse(
+            "In without values",
+            requirement("{key: zone, operator: In}"),
+            "values must be given when operator is In or NotIn",
+        ),
+        refuse(
+            "NotIn with an empty list",
+            requirement("{key: zone, operator: NotIn, values: []}"),
+            "values must be given when operator is In or NotIn",
+        ),
+        refuse(
+            "Exists with values",
+            requirement("{key: zone, operator: Exists, values: [a]}"),
+            "values must not be given when operator is Exists or DoesNotExist",
+        ),
+        refuse(
+            "operator that nobody knows",
+            requirement("{key: zone, operator: Equals, values: [a]}"),
+            "spec.selector.matchExpressions[0].operator: Unsupported value: \"Equals\"",
+        ),
+        refuse(
+            "requirement without key",
+            requirement("{operator: Exists}"),
+            "spec.selector.matchExpressions[0].key: Required value",
+        ),
+        refuse(
+            "requirement without operator",
+            requirement("{key: zone}"),
+            "spec.selector.matchExpressions[0].operator: Required value",
+        ),
+    ]
+}
+
+fn labels(images: &str) -> Vec<Case> {
+    let label = |value: &str| format!("{{{images}, selector: {{matchLabels: {value}}}}}");
+    let key = |key: &str| format!("{{{images}, selector: {{matchExpressions: [{{key: {key}, operator: Exists}}]}}}}");
+    let long = "a".repeat(64);
+    let prefix = format!(
+        "{}.{}.{}.{}",
+        "p".repeat(63),
+        "p".repeat(63),
+        "p".repeat(63),
+        "p".repeat(61)
+    );
+    vec![
+        accept("longest label key", key(&format!("{prefix}/{}", "k".repeat(63)))),
+        accept("label with a prefix", label("{node-role.kubernetes.io/edge: \"\"}")),
+        refuse(
+            "label value with a blank",
+            label("{zone: \"a b\"}"),
+            "spec.selector.matchLabels.zone",
+        ),
+        refuse(
+            "label value that is too long",
+            label(&format!("{{zone: {long}}}")),
+            "spec.selector.matchLabels.zone",
+        ),
+        refuse(
+            "label value that is a number",
+            label("{zone: 5}"),
+            "spec.selector.matchLabels.zone",
+        ),
+        refuse(
+            "empty label key",
+            label("{\"\": a}"),
+            "a label key must have 1 to 317 characters",
+        ),
+        refuse(
+            "label key that is too long",
+            label(&format!("{{{}: a}}", "k".repeat(318))),
+            "a label key must have 1 to 317 characters",
+        ),
+        refuse(
+            "key with a blank",
+            key("\"a b\""),
+            "spec.selector.matchExpressions[0].key",
+        ),
+        refuse(
+            "key with a name that is too long",
+            key(&long),
+            "spec.selector.matchExpressions[0].key",
+        ),
+        refuse(
+            "value of a requirement with a slash",
+            format!("{{{images}, selector: {{matchExpressions: [{{key: a, operator: In, values: [b/c]}}]}}}}"),
+            "spec.selector.matchExpressions[0].values[0]",
+        ),
+    ]
+}
+
+fn pod_selector(images: &str) -> Vec<Case> {
+    const BOTH: &str = "can not set both selector and podSelector";
+    let with = |value: &str| format!("{{{images}, {value}}}");
+    vec![
+        accept("pods by label", with("podSelector: {matchLabels: {pod-label: xxx}}")),
+        accept(
+            "pods by expression",
+            with("podSelector: {matchExpressions: [{key: pod-label, operator: In, values: [xxx]}]}"),
+        ),
+        refuse(
+            "pods and nodes together",
+            with("podSelector: {matchLabels: {a: b}}, selector: {names: [node-1]}"),
+            BOTH,
+        ),
+        refuse(
+            "pods beside an empty selector",
+            with("podSelector: {matchLabels: {a: b}}, selector: {}"),
+            BOTH,
+        ),
+        refuse(
+            "pods by an expression without values",
+            with("podSelector: {matchExpressions: [{key: a, operator: In}]}"),
+            "values must be given when operator is In or NotIn",
+        ),
+    ]
+}
+
+fn completion_policy(images: &str) -> Vec<Case> {
+    const NEVER: &str = "can only work with the Always completion policy type";
+    const DEADLINE: &str = "completionPolicy.activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds";
+    let with = |value: &str| format!("{{{images}, completionPolicy: {value}}}");
+    let times = |timeout: i64, deadline: i64| {
+        format!(
+            "{{{images}, pullPolicy: {{timeoutSeconds: {timeout}}}, completionPolicy: {{activeDeadlineSeconds: {deadline}}}}}"
+        )
+    };
+    vec![
+        accept("no completion policy", format!("{{{images}}}")),
+        accept("completion policy is null", with("null")),
+        accept("empty completion policy", with("{}")),
+        accept("Always", with("{type: Always}")),
+        accept("empty type counts as not given", with("{type: \"\"}")),
+        accept(
+            "the guides' completion policy",
+            with("{type: Always, activeDeadlineSeconds: 1200, ttlSecondsAfterFinished: 300}"),
+        ),
+        accept("deleted as soon as it ends", with("{ttlSecondsAfterFinished: 0}")),
+        accept("Never", with("{type: Never}")),
+        refuse(
+            "Never with deadline",
+            with("{type: Never, activeDeadlineSeconds: 1200}"),
+            NEVER,
+        ),
+        refuse(
+            "Never with TTL",
+            with("{type: Never, ttlSecondsAfterFinished: 300}"),
+            NEVER,
+        ),
+        refuse(
+            "type that nobody knows",
+            with("{type: Sometimes}"),
+            "spec.completionPolicy.type: Unsupported value: \"Sometimes\"",
+        ),
+        accept("deadline equals timeout", times(1200, 1200)),
+        refuse("deadline below timeout", times(1201, 1200), DEADLINE),
+        accept("deadline equals default timeout", with("{activeDeadlineSeconds: 600}")),
+        refuse(
+            "deadline below default timeout",
+            with("{activeDeadlineSeconds: 599}"),
+            DEADLINE,
+        ),
+        refuse(
+            "deadline 0",
+            with("{activeDeadlineSeconds: 0}"),
+            "spec.completionPolicy.activeDeadlineSeconds in body should be greater than or equal to 1",
+        ),
+        refuse(
+            "negative TTL",
+            with("{ttlSecondsAfterFinished: -1}"),
+            "spec.completionPolicy.ttlSecondsAfterFinished in body should be greater than or equal to 0",
+        ),
+        refuse(
+            "TTL in quotes",
+            with("{ttlSecondsAfterFinished: \"5\"}"),
+            "must be of type integer",
+        ),
+    ]
+}
+
+fn pull_policy(images: &str) -> Vec<Case> {
+    let with = |value: &str| format!("{{{images}, pullPolicy: {value}}}");
+    vec![
+        accept("empty pull policy", with("{}")),
+        accept("pull policy is null", with("null")),
+        accept(
+            "the guides' pull policy",
+            with("{backoffLimit: 3, timeoutSeconds: 300}"),
+        ),
+        accept("shortest timeout", with("{timeoutSeconds: 1}")),
+        accept("no retries", with("{backoffLimit: 0}")),
+        refuse(
+            "timeout 0",
+            with("{timeoutSeconds: 0}"),
+            "spec.pullPolicy.timeoutSeconds in body should be greater than or equal to 1",
+        ),
+        refuse(
+            "negative timeout",
+            with("{timeoutSeconds: -600}"),
+            "spec.pullPolicy.timeoutSeconds in body should be greater than or equal to 1",
+        ),
+        refuse(
+            "timeout beyond int32",
+            with("{timeoutSeconds: 2147483648}"),
+            "spec.pullPolicy.timeoutSeconds",
+        ),
+        refuse(
+            "negative retries",
+            with("{backoffLimit: -1}"),
+            "spec.pullPolicy.backoffLimit in body should be greater than or equal to 0",
+        ),
+        refuse(
+            "retries is a fraction",
+            with("{backoffLimit: 1.5}"),
+            "must be of type integer",
+        ),
+        refuse("pull policy is a word", with("Always"), "must be of type object"),
+    ]
+}
+
+fn image_pull_policy(images: &str) -> Vec<Case> {
+    const UNKNOWN: &str = "spec.imagePullPolicy: Unsupported value";
+    let with = |value: &str| format!("{{{images}, imagePullPolicy: {value}}}");
+    vec![
+        accept("image pull policy Always", with("Always")),
+        accept("image pull policy IfNotPresent", with("IfNotPresent")),
+        accept("empty image pull policy counts as not given", with("\"\"")),
+        refuse("image pull policy Never", with("Never"), UNKNOWN),
+        refuse("image pull policy in lower case", with("always"), UNKNOWN),
+        refuse("image pull policy is a bool", with("true"), "spec.imagePullPolicy"),
+    ]
+}
+
+fn extras(images: &str) -> Vec<Case> {
+    const MAX_FAILURES: &str = "maxFailures must be a count of nodes (0 or more) or a percentage";
+    let with = |value: &str| format!("{{{images}, {value}}}");
+    let failures = |value: &str| with(&format!("failurePolicy: {{maxFailures: {value}}}"));
+    vec![
+        accept("pull secrets", with("pullSecrets: [secret-name1, secret-name2]")),
+        refuse(
+            "pull secret without name",
+            with("pullSecrets: [\"\"]"),
+            "spec.pullSecrets[0]",
+        ),
+        accept(
+            "sandbox config",
+            with(
+                "sandboxConfig: {annotations: {io.kubernetes.image.metrics.tags: \"cluster=cn-shanghai\"}, labels: {io.kubernetes.image.app: foo}}",
+            ),
+        ),
+        refuse(
+            "sandbox label that is a number",
+            with("sandboxConfig: {labels: {a: 1}}"),
+            "spec.sandboxConfig.labels.a",
+        ),
+        accept("pin", with("pin: true")),
+        refuse("pin is a word", with("pin: forever"), "spec.pin"),
+        accept("empty failure policy", with("failurePolicy: {}")),
+        accept("no failures", failures("0")),
+        accept("count of failures", failures("3")),
+        accept("count of failures in quotes", failures("\"7\"")),
+        accept("share of failures", failures("\"10%\"")),
+        accept("all may fail", failures("\"100%\"")),
+        accept("empty max failures counts as not given", failures("\"\"")),
+        refuse("negative failures", failures("-1"), MAX_FAILURES),
+        refuse("negative failures in quotes", failures("\"-1\""), MAX_FAILURES),
+        refuse("more than all may fail", failures("\"101%\""), MAX_FAILURES),
+        refuse("fraction of a percent", failures("\"5.5%\""), MAX_FAILURES),
+        refuse("failures is a word", failures("few"), MAX_FAILURES),
+        refuse(
+            "failures is a fraction",
+            failures("0.5"),
+            "spec.failurePolicy.maxFailures",
+        ),
+        accept(
+            "tolerations",
+            with("tolerations: [{operator: Exists}, {key: gpu, operator: Equal, value: a100, effect: NoSchedule}]"),
+        ),
+        accept("no tolerations", with("tolerations: []")),
+        refuse(
+            "toleration with an operator that nobody knows",
+            with("tolerations: [{operator: In}]"),
+            "spec.tolerations[0].operator: Unsupported value: \"In\"",
+        ),
+        refuse(
+            "toleration of an effect that nobody knows",
+            with("tolerations: [{effect: Never}]"),
+            "spec.tolerations[0].effect: Unsupported value: \"Never\"",
+        ),
+    ]
+}
