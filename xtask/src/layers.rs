@@ -37,6 +37,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "larder-telemetry",
         ],
     ),
+    (
+        "larder-controller",
+        &[
+            "larder-model",
+            "larder-api",
+            "larder-planner",
+            "larder-seal",
+            "larder-registry",
+            "larder-telemetry",
+        ],
+    ),
+    ("larder-controller-bin", &["larder-controller", "larder-telemetry"]),
     ("larder-testkit", &[]),
     (
         "larder-api-semantics",

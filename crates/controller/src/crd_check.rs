@@ -1,0 +1,106 @@
+//! Whether the CRDs in the cluster can hold what Larder writes.
+//!
+//! The API server silently drops a field that a CRD's schema does not know. If another chart put an older schema in the
+//! place of ours, orders would lose their claims and jobs their conditions, and nobody would see why. So the four CRDs are
+//! compared with those that this program was built with, and watched; while one of them falls short, the controller is
+//! unready, hands out nothing and says what is wrong.
+//!
+//! A schema that knows more than ours is fine: that is a newer Larder, or somebody's addition.
+
+mod compare;
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+
+use futures::stream::{self, StreamExt as _};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::Api;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::watch_object;
+use kube::{Client, ResourceExt as _};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+pub use self::compare::shortcoming;
+use crate::error_chain::chain;
+
+/// What is known about the CRDs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CrdState {
+    /// Not all of them were seen yet.
+    Unknown,
+    /// All of them can hold what Larder writes.
+    Fine,
+    /// They cannot: a sentence that says what to change.
+    Wrong(String),
+}
+
+/// Watches the CRDs until `stop`, and tells every change of the answer.
+pub async fn watch_crds(client: Client, state: watch::Sender<CrdState>, stop: CancellationToken) {
+    let definitions = Api::<CustomResourceDefinition>::all(client);
+    let ours: BTreeMap<String, CustomResourceDefinition> = larder_api::crds()
+        .into_iter()
+        .map(|crd| (crd.name_any(), crd))
+        .collect();
+    // One watch each: a list of all CRDs of a cluster can be tens of megabytes, and RBAC grants these four by name.
+    let streams = ours.keys().map(|name| {
+        let name = name.clone();
+        watch_object(definitions.clone(), &name)
+            .default_backoff()
+            .map(move |event| (name.clone(), event))
+            .boxed()
+    });
+    let mut events = pin!(stream::select_all(streams).take_until(stop.cancelled_owned()));
+    let mut answers: BTreeMap<String, Option<String>> = BTreeMap::new();
+    while let Some((name, event)) = events.next().await {
+        match event {
+            Ok(theirs) => {
+                let answer = ours.get(&name).and_then(|ours| shortcoming(ours, theirs.as_ref()));
+                answers.insert(name, answer);
+            }
+            Err(error) => {
+                warn!(
+                    crd = name,
+                    error = chain(&error),
+                    "a CRD cannot be watched; trying again"
+                );
+                continue;
+            }
+        }
+        publish(
+            &state,
+            if answers.len() == ours.len() {
+                judge(&answers)
+            } else {
+                CrdState::Unknown
+            },
+        );
+    }
+}
+
+fn judge(answers: &BTreeMap<String, Option<String>>) -> CrdState {
+    let wrong: Vec<&str> = answers.values().flatten().map(String::as_str).collect();
+    if wrong.is_empty() {
+        return CrdState::Fine;
+    }
+    CrdState::Wrong(format!(
+        "{}. Nothing is handed out until Larder's own are applied, for example by: larder crds | kubectl apply -f -",
+        wrong.join("; ")
+    ))
+}
+
+fn publish(sender: &watch::Sender<CrdState>, state: CrdState) {
+    sender.send_if_modified(|before| {
+        if *before == state {
+            return false;
+        }
+        match &state {
+            CrdState::Unknown => {}
+            CrdState::Fine => info!("the CRDs can hold what Larder writes"),
+            CrdState::Wrong(sentence) => error!(sentence, "the CRDs cannot hold what Larder writes"),
+        }
+        *before = state;
+        true
+    });
+}
