@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use larder_testkit::{ControlPlane, Kubectl, Options, kubectl};
 
 const CRDS: &str = "deploy/crds";
-const JOBS: &str = "crates/testkit/examples/demo/jobs.yaml";
+const EXAMPLES: &str = "deploy/examples";
 const REFUSED: &str = "crates/testkit/examples/demo/refused.yaml";
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -45,15 +45,18 @@ async fn demo() -> Outcome<()> {
     ];
     shell.run("Kubernetes accepts them:", &established).await?;
     shell
-        .run("Three jobs, one of each kind:", &["create", "-f", JOBS])
+        .run(
+            "The examples of this repository, as their users write them today:",
+            &["create", "-R", "-f", EXAMPLES],
+        )
         .await?;
     shell
         .run(
             "What kubectl shows:",
-            &["get", "imagepulljobs,imagelistpulljobs,imageprepulljobs"],
+            &["get", "imagepulljobs,imagelistpulljobs,imageprepulljobs,nodeimages"],
         )
         .await?;
-    let defaults = ["get", "imageprepulljob", "edge-sites", "-o", "yaml"];
+    let defaults = ["get", "imageprepulljob", "imageprepull-by-label", "-o", "yaml"];
     shell
         .run("Defaults are filled in by the schema, no webhook needed:", &defaults)
         .await?;
