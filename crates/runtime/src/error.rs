@@ -3,6 +3,7 @@
 use std::{fmt, io, path::PathBuf, time::Duration};
 
 use larder_model::Reason;
+use larder_registry::RegistryError;
 
 /// A call that did not do what it was asked to.
 ///
@@ -18,6 +19,14 @@ pub enum RuntimeError {
         reason: Reason,
         /// The runtime's own words.
         source: RuntimeText,
+    },
+    /// The registry said no, to a pull that we do ourselves.
+    #[error("cannot {doing}")]
+    Registry {
+        /// What we were doing.
+        doing: String,
+        /// What the registry, or the way to it, did.
+        source: RegistryError,
     },
     /// Nobody listens, or the connection broke.
     #[error("cannot {doing}: the container runtime at {endpoint} is away")]
@@ -117,6 +126,7 @@ impl RuntimeError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Refused { reason, .. } => *reason,
+            Self::Registry { source, .. } => source.reason,
             Self::Down { .. } | Self::Unanswered { .. } => Reason::RuntimeDown,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Reason::NoSpace,
@@ -130,24 +140,29 @@ impl RuntimeError {
 
     /// The whole chain in one line, for a status message.
     pub fn text(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        chain(self)
     }
 
-    /// The runtime's own words where it said something, otherwise the whole chain: what upstream's tools expect to
+    /// The runtime's or registry's own words where it said something, otherwise the whole chain: what upstream's tools expect to
     /// find behind `Failed to pull image reference …:`.
     pub fn runtime_text(&self) -> String {
         match self {
             Self::Refused { source, .. } => source.to_string(),
+            Self::Registry { source, .. } => chain(source),
             other => other.text(),
         }
     }
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 fn seconds(duration: Duration) -> String {

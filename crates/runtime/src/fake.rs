@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
 use larder_model::ImageRef;
-use secrecy::ExposeSecret as _;
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -22,11 +21,11 @@ use tokio::{
 
 use self::holdings::{Holdings, Running};
 pub use self::{
-    script::{Login, Script},
+    script::Script,
     trace::{Call, PullCall},
 };
 use crate::{
-    Auth, Capabilities, ImageEvent, ImageEvents, ImageFs, ImageRuntime, LocalImage, MARKER_ANNOTATION, OwnReference,
+    Capabilities, ImageEvent, ImageEvents, ImageFs, ImageRuntime, LocalImage, MARKER_ANNOTATION, OwnReference,
     Progress, PullRequest, PulledImage, RuntimeError, RuntimeText, RuntimeVersion, Support,
 };
 
@@ -185,7 +184,7 @@ impl ImageRuntime for FakeRuntime {
             holdings.trace.record(Call::Pull(pull_call(request)));
             self.check_up(&doing)?;
             let script = holdings.script_mut(&request.image);
-            let outcome = script.next_outcome(request.auth.as_ref().map(login).as_ref());
+            let outcome = script.next_outcome(request.auth.as_ref());
             let (delay, size) = (script.delay, script.size);
             let number = holdings.start(Running {
                 image: request.image.clone(),
@@ -314,25 +313,12 @@ fn down(doing: &str) -> RuntimeError {
     }
 }
 
-fn login(auth: &Auth) -> Login {
-    match auth {
-        Auth::Basic { username, password } => Login {
-            username: username.clone(),
-            password: password.expose_secret().to_owned(),
-        },
-        Auth::IdentityToken(token) | Auth::RegistryToken(token) => Login {
-            username: String::new(),
-            password: token.expose_secret().to_owned(),
-        },
-    }
-}
-
 fn pull_call(request: &PullRequest) -> PullCall {
     let mut annotations = request.sandbox.annotations.clone();
     annotations.insert(MARKER_ANNOTATION.0.to_owned(), MARKER_ANNOTATION.1.to_owned());
     PullCall {
         image: request.image.clone(),
-        username: request.auth.as_ref().map(|auth| login(auth).username),
+        username: request.auth.as_ref().map(|auth| auth.username.clone()),
         labels: request.sandbox.labels.clone(),
         annotations,
         at: Instant::now(),

@@ -3,6 +3,7 @@
 //! - [`cri`]: any CRI v1 socket
 //! - [`containerd`]: the same socket, with what containerd's own services add: bytes of a running pull, pins, aliases,
 //!   events
+//! - [`layout`]: an OCI image layout folder, for machines without a runtime
 //! - [`fake`]: a scripted runtime in memory, for tests and for thousands of hollow nodes in one process
 //!
 //! [`detect`] finds the socket, [`connect()`] decides which back end it gets. Nothing here knows jobs, NodeImages or
@@ -28,6 +29,7 @@ pub mod containerd;
 pub mod cri;
 pub mod detect;
 pub mod fake;
+pub mod layout;
 
 pub use capability::{Capabilities, Support};
 pub use connect::connect;
@@ -36,4 +38,5 @@ pub use error::{RuntimeError, RuntimeText};
 pub use event::{ImageEvent, ImageEvents};
 pub use image::{ImageFs, LocalImage, OwnReference, Progress, PulledImage, Purpose, RuntimeVersion};
 pub use image_runtime::ImageRuntime;
-pub use pull_request::{Auth, MARKER_ANNOTATION, PullRequest, Sandbox};
+pub use larder_registry::Credential;
+pub use pull_request::{MARKER_ANNOTATION, PullRequest, Sandbox};

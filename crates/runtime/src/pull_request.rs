@@ -3,40 +3,24 @@
 use std::collections::BTreeMap;
 
 use larder_model::{Digest, ImageRef};
-use secrecy::SecretString;
+use larder_registry::Credential;
 
 /// Annotation that every pull carries in its sandbox config. Key and value are OpenKruise's, its value included:
 /// registries, proxies and snapshotters filter on the pair to tell warm-up pulls from those of pods.
 pub const MARKER_ANNOTATION: (&str, &str) = ("apps.kruise.io/pulling-image-by", "kruise-daemon");
 
-/// One pull. Has no `Debug`: it holds a password.
-#[derive(Clone)]
+/// One pull.
+#[derive(Debug, Clone)]
 pub struct PullRequest {
     /// What to pull.
     pub image: ImageRef,
     /// As whom. `None`: anonymously, or as the runtime itself is configured.
-    pub auth: Option<Auth>,
+    pub auth: Option<Credential>,
     /// What the runtime and its plugins get to see of the job.
     pub sandbox: Sandbox,
     /// The manifest or index behind the reference, where the caller already asked the registry. It only helps
     /// [`progress`](crate::ImageRuntime::progress) to tell pulls of one repository apart; the runtime resolves anew.
     pub hint: Option<Digest>,
-}
-
-/// A way to log in, as CRI can carry it. Has no `Debug`.
-#[derive(Clone)]
-pub enum Auth {
-    /// User name and password.
-    Basic {
-        /// User name.
-        username: String,
-        /// Password, or a token that stands in its place.
-        password: SecretString,
-    },
-    /// A refresh token, exchanged at the registry's token server.
-    IdentityToken(SecretString),
-    /// A bearer token, sent as it is.
-    RegistryToken(SecretString),
 }
 
 /// Labels and annotations of the pretended pod sandbox.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use larder_runtime_proto::runtime::v1 as proto;
 use secrecy::ExposeSecret as _;
 
-use crate::{Auth, LocalImage, MARKER_ANNOTATION, Sandbox};
+use crate::{Credential, LocalImage, MARKER_ANNOTATION, Sandbox};
 
 pub(super) fn local_image(image: proto::Image) -> LocalImage {
     LocalImage::from_names(
@@ -17,21 +17,17 @@ pub(super) fn local_image(image: proto::Image) -> LocalImage {
     )
 }
 
-pub(super) fn auth_config(auth: &Auth) -> proto::AuthConfig {
-    let empty = proto::AuthConfig::default();
-    match auth {
-        Auth::Basic { username, password } => proto::AuthConfig {
-            username: username.clone(),
-            password: password.expose_secret().to_owned(),
-            ..empty
-        },
-        Auth::IdentityToken(token) => proto::AuthConfig {
+/// An identity token goes out alone: containerd would take the user name beside it for a plain login.
+pub(super) fn auth_config(auth: &Credential) -> proto::AuthConfig {
+    match &auth.identity_token {
+        Some(token) => proto::AuthConfig {
             identity_token: token.expose_secret().to_owned(),
-            ..empty
+            ..proto::AuthConfig::default()
         },
-        Auth::RegistryToken(token) => proto::AuthConfig {
-            registry_token: token.expose_secret().to_owned(),
-            ..empty
+        None => proto::AuthConfig {
+            username: auth.username.clone(),
+            password: auth.password.expose_secret().to_owned(),
+            ..proto::AuthConfig::default()
         },
     }
 }
@@ -45,5 +41,18 @@ pub(super) fn sandbox_config(sandbox: &Sandbox) -> proto::PodSandboxConfig {
         metadata: None,
         labels: sandbox.labels.iter().map(copy).collect(),
         annotations,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_token_goes_out_without_a_user_name() {
+        let mut credential = Credential::basic("<token>", "");
+        credential.identity_token = Some("abc".into());
+        let sent = auth_config(&credential);
+        assert_eq!((sent.identity_token.as_str(), sent.username.as_str()), ("abc", ""));
     }
 }

@@ -1,10 +1,9 @@
 use larder_model::Reason;
 use rstest::rstest;
-use secrecy::SecretString;
 
 use super::*;
 use crate::{
-    Auth, MARKER_ANNOTATION, Sandbox,
+    Credential, MARKER_ANNOTATION, Sandbox,
     test_server::{Behaviour, TestServer},
 };
 
@@ -107,10 +106,7 @@ async fn a_pull_carries_name_login_labels_and_the_marker() {
     let pulled = cri
         .runtime
         .pull(&PullRequest {
-            auth: Some(Auth::Basic {
-                username: "robot".to_owned(),
-                password: SecretString::from("secret"),
-            }),
+            auth: Some(Credential::basic("robot", "secret")),
             sandbox: Sandbox {
                 labels: [("team".to_owned(), "a".to_owned())].into(),
                 annotations: [("note".to_owned(), "b".to_owned())].into(),

@@ -4,8 +4,10 @@ use std::{collections::VecDeque, time::Duration};
 
 use larder_model::{ByteSize, Digest, Reason};
 
-/// Behaviour of one image. Has no `Debug`: it may hold a password.
-#[derive(Clone)]
+use crate::Credential;
+
+/// Behaviour of one image.
+#[derive(Debug, Clone)]
 pub struct Script {
     /// How long a pull takes, successful or not.
     pub delay: Duration,
@@ -18,16 +20,7 @@ pub struct Script {
     /// What the reference points to; without it, a digest made of the name.
     pub digest: Option<Digest>,
     /// Who may pull; without it, everybody.
-    pub login: Option<Login>,
-}
-
-/// A user name and a password that the fake compares. Has no `Debug`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    /// User name; empty for tokens.
-    pub username: String,
-    /// Password or token.
-    pub password: String,
+    pub login: Option<Credential>,
 }
 
 impl Default for Script {
@@ -68,7 +61,7 @@ impl Script {
         }
     }
 
-    pub(super) fn next_outcome(&mut self, login: Option<&Login>) -> Result<(), Reason> {
+    pub(super) fn next_outcome(&mut self, login: Option<&Credential>) -> Result<(), Reason> {
         if let Some(reason) = self.failures.pop_front() {
             return Err(reason);
         }

@@ -2,10 +2,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use larder_model::{ByteSize, Digest, Reason};
-use secrecy::SecretString;
 
 use super::*;
-use crate::Purpose;
+use crate::{Credential, Purpose};
 
 fn image(text: &str) -> ImageRef {
     ImageRef::parse(text).unwrap()
@@ -73,18 +72,12 @@ async fn only_the_right_login_may_pull() {
     fake.script(
         &private,
         Script {
-            login: Some(Login {
-                username: "robot".to_owned(),
-                password: "right".to_owned(),
-            }),
+            login: Some(Credential::basic("robot", "right")),
             ..Script::default()
         },
     );
     let with = |password: &str| PullRequest {
-        auth: Some(Auth::Basic {
-            username: "robot".to_owned(),
-            password: SecretString::from(password),
-        }),
+        auth: Some(Credential::basic("robot", password)),
         ..PullRequest::new(private.clone())
     };
     let anonymous = fake.pull(&PullRequest::new(private.clone())).await;

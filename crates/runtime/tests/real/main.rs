@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what tests share fails by panicking, as tests do")]
 
 mod events;
+mod layout;
 mod pulling;
 mod references;
 mod slow;

@@ -1,13 +1,12 @@
 //! What a pull leaves behind, and how it fails.
 
 use larder_model::{ByteSize, Digest, Reason};
-use larder_runtime::{Auth, PullRequest, RuntimeError};
+use larder_runtime::{Credential, PullRequest, RuntimeError};
 use larder_testkit::{
     ContainerdVersion, Link, Registry, Throttle,
     image::{Format, Index, Platform, Recipe},
 };
 use rstest::rstest;
-use secrecy::SecretString;
 
 use super::{Node, image};
 
@@ -101,10 +100,7 @@ async fn private_images_need_the_right_password(#[case] version: ContainerdVersi
         .unwrap();
     let node = Node::start(version).await;
     let with = |password: &str| PullRequest {
-        auth: Some(Auth::Basic {
-            username: "robot".to_owned(),
-            password: SecretString::from(password),
-        }),
+        auth: Some(Credential::basic("robot", password)),
         ..PullRequest::new(image(&pushed.reference))
     };
 
