@@ -1,0 +1,203 @@
+//! GET of a collection: selectors, pages, and lists as of a revision.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+use super::Asked;
+use crate::{
+    answer::{self, ListMeta},
+    error::{ApiError, Cause, Subject},
+    request::{Query, Target},
+    selector::{FieldSelector, LabelSelector},
+    store::{ListQuery, Listing, Store},
+    stored::{ObjectName, Shared},
+};
+
+/// How long a request may wait for a revision that has not happened yet.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Both selectors of a request.
+pub(crate) struct Selection {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
+impl Selection {
+    pub(crate) fn of(target: &Target, query: &Query) -> Result<Self, ApiError> {
+        let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
+            .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
+        let mut fields = query.get("fieldSelector").unwrap_or_default().to_owned();
+        if target.watch_path {
+            // The old watch paths name one object where a field selector would.
+            if let Some(name) = &target.name {
+                fields = format!("metadata.name={name},{fields}");
+            }
+        }
+        let fields = FieldSelector::parse(&fields, &target.resource).map_err(ApiError::bad_request)?;
+        Ok(Self { labels, fields })
+    }
+
+    pub(crate) fn matches(&self, object: &Shared) -> bool {
+        self.fields.matches(object) && self.labels.matches(|key| object.label(key))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+}
+
+/// Where the next page starts. Opaque to clients.
+#[derive(Debug, Serialize, Deserialize)]
+struct Continue {
+    /// Revision of the first page; none for a list that goes on with whatever is there now.
+    rv: Option<u64>,
+    namespace: String,
+    name: String,
+}
+
+impl Continue {
+    fn token(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_string(self).unwrap_or_default())
+    }
+
+    fn parse(token: &str) -> Result<Self, ApiError> {
+        URL_SAFE_NO_PAD
+            .decode(token.trim_end_matches('='))
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .ok_or_else(|| ApiError::bad_request("continue key is not valid: it did not come from this server"))
+    }
+}
+
+pub(super) async fn list(asked: Asked) -> Result<Response, ApiError> {
+    let selection = Selection::of(&asked.target, &asked.query)?;
+    let limit = asked.query.number::<usize>("limit")?.filter(|limit| 0 < *limit);
+    let store = &asked.plane.store;
+    let (at, after) = position(&asked.query, store).await?;
+    let query = ListQuery {
+        resource: asked.target.resource.id,
+        namespace: asked.target.namespace.as_deref(),
+        name: selection.fields.name(),
+        after: after.as_ref(),
+        limit: limit.unwrap_or(usize::MAX),
+        at,
+        matches: &|object| selection.matches(object),
+    };
+    let listing = store.list(&query).map_err(|_| match &after {
+        Some(after) => ApiError::expired_page(
+            Continue {
+                rv: None,
+                namespace: after.namespace.clone(),
+                name: after.name.clone(),
+            }
+            .token(),
+        ),
+        None => ApiError::expired(format!(
+            "The provided resource version is not available: {}",
+            at.unwrap_or_default()
+        )),
+    })?;
+    let meta = meta_of(&listing, &selection);
+    let now = store.now();
+    Ok(answer::list(&asked.target, listing, &meta, asked.format, &asked.query, now))
+}
+
+fn meta_of(listing: &Listing, selection: &Selection) -> ListMeta {
+    let token = listing.rest.as_ref().map(|(last, _)| {
+        Continue {
+            rv: Some(listing.revision),
+            namespace: last.namespace.clone(),
+            name: last.name.clone(),
+        }
+        .token()
+    });
+    ListMeta {
+        revision: listing.revision,
+        token,
+        // With a selector the cluster's API server does not know how many are left either.
+        remaining: listing.rest.as_ref().map(|(_, more)| *more).filter(|_| selection.is_empty()),
+    }
+}
+
+/// The revision and the object to start from.
+async fn position(query: &Query, store: &Store) -> Result<(Option<u64>, Option<ObjectName>), ApiError> {
+    let exact = check_match(query)?;
+    if let Some(token) = query.get("continue") {
+        if query.get("resourceVersion").is_some_and(|version| version != "0") {
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        let Continue { rv, namespace, name } = Continue::parse(token)?;
+        return Ok((rv, Some(ObjectName { namespace, name })));
+    }
+    let version = revision(query)?;
+    if let Some(version) = version.filter(|version| 0 < *version) {
+        wait_for(store, version).await?;
+    }
+    Ok((version.filter(|_| exact), None))
+}
+
+/// The `resourceVersion` parameter.
+pub(crate) fn revision(query: &Query) -> Result<Option<u64>, ApiError> {
+    query
+        .get("resourceVersion")
+        .map(|version| {
+            version.parse().map_err(|_| {
+                ApiError::bad_request(format!("resourceVersion: Invalid value: {version:?}: it must be a number"))
+            })
+        })
+        .transpose()
+}
+
+/// Waits a moment for a revision from the future, then refuses.
+pub(crate) async fn wait_for(store: &Store, version: u64) -> Result<(), ApiError> {
+    tokio::time::timeout(PATIENCE, store.reached(version))
+        .await
+        .map_err(|_| ApiError::future_revision(version, store.revision()))
+}
+
+/// Whether exactly the given revision is asked for.
+fn check_match(query: &Query) -> Result<bool, ApiError> {
+    let version = query.get("resourceVersion");
+    let refuse = |cause: Cause| Err(list_options(&cause));
+    match query.get("resourceVersionMatch") {
+        None if query.switch_if_given("sendInitialEvents").is_some() => refuse(Cause::forbidden(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for list",
+        )),
+        None => Ok(false),
+        Some(_) if version.is_none() => refuse(Cause::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        )),
+        Some(_) if query.get("continue").is_some() => refuse(Cause::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden when continue is provided",
+        )),
+        Some("Exact") if version == Some("0") => refuse(Cause::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        )),
+        Some("Exact") => Ok(true),
+        Some("NotOlderThan") => Ok(false),
+        Some(other) => refuse(Cause::unsupported(
+            "resourceVersionMatch",
+            &format!("{other:?}"),
+            &["\"Exact\"".into(), "\"NotOlderThan\"".into(), "\"\"".into()],
+        )),
+    }
+}
+
+/// A refusal of list or watch options.
+pub(crate) fn list_options(cause: &Cause) -> ApiError {
+    let subject = Subject {
+        group: "meta.k8s.io".into(),
+        plural: "listoptions".into(),
+        kind: "ListOptions".into(),
+    };
+    ApiError::invalid(&subject, "", std::slice::from_ref(cause))
+}

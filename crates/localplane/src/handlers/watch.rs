@@ -1,0 +1,308 @@
+//! A watch: what is there if asked for, what was missed, then what happens, until its time is over.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{body::Body, response::Response};
+use bytes::{Bytes, BytesMut};
+use futures::stream;
+use http::StatusCode;
+use rand::Rng;
+use serde_json::{Value, json};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+
+use super::{
+    Asked,
+    list::{Selection, list_options, revision, wait_for},
+};
+use crate::{
+    answer,
+    error::{ApiError, Cause},
+    object,
+    registry::Shape,
+    request::Format,
+    store::{Start, Subscription},
+    stored::{Shared, Stored},
+    watch::{Event, Happened, Interest},
+};
+
+/// How often a quiet watch is told the current revision.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+
+/// Frames are gathered up to this size if more than one is waiting.
+const PIECE: usize = 64 << 10;
+
+pub(super) async fn watch(mut asked: Asked) -> Result<Response, ApiError> {
+    asked.target.watch_path = true;
+    let selection = Selection::of(&asked.target, &asked.query)?;
+    let (start, send_end) = start(&asked).await?;
+    let interest = Interest {
+        namespace: match &asked.target.namespace {
+            Some(namespace) => Some(namespace.clone()),
+            // A name is unique only where there are no namespaces.
+            None if asked.target.resource.namespaced => None,
+            None => Some(String::new()),
+        },
+        name: selection.fields.name().map(str::to_owned),
+    };
+    let deadline = Instant::now() + lifetime(&asked)?;
+    let plane = Arc::clone(&asked.plane);
+    let subscription = match plane.store.subscribe(asked.target.resource.id, interest, start) {
+        Ok(subscription) => subscription,
+        Err(forgotten) => {
+            let asked_for = match start {
+                Start::After(revision) => revision,
+                Start::Now { .. } => 0,
+            };
+            let error = ApiError::expired(format!(
+                "too old resource version: {asked_for} ({})",
+                forgotten.newest + 1
+            ));
+            return Ok(answer::json_response(StatusCode::OK, error_frame(&error)));
+        }
+    };
+    let watching = Watching::new(asked, selection, subscription, deadline, send_end);
+    let frames = stream::unfold(watching, |mut watching| async move {
+        let piece = watching.next().await?;
+        Some((Ok::<_, Infallible>(piece), watching))
+    });
+    Ok(answer::json_response(StatusCode::OK, Body::from_stream(frames)))
+}
+
+/// Where to start, and whether the end of the first part is announced.
+async fn start(asked: &Asked) -> Result<(Start, bool), ApiError> {
+    let query = &asked.query;
+    let version = revision(query)?;
+    let send_initial = query.switch_if_given("sendInitialEvents");
+    match (query.get("resourceVersionMatch"), send_initial) {
+        (None, None) | (Some("NotOlderThan"), Some(_)) => {}
+        (_, None) => {
+            return Err(list_options(&Cause::forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )));
+        }
+        (_, Some(_)) => {
+            return Err(list_options(&Cause::forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )));
+        }
+    }
+    if let Some(version) = version.filter(|version| 0 < *version) {
+        wait_for(&asked.plane.store, version).await?;
+    }
+    let bookmarks = query.switch("allowWatchBookmarks");
+    Ok(match (send_initial, version) {
+        (Some(true), _) => (Start::Now { state: true }, bookmarks),
+        (Some(false), None | Some(0)) => (Start::Now { state: false }, false),
+        (None, None | Some(0)) => (Start::Now { state: true }, false),
+        (_, Some(version)) => (Start::After(version), false),
+    })
+}
+
+/// How long the watch lives. Without a wish, chosen at random so that watches opened together do not end together.
+fn lifetime(asked: &Asked) -> Result<Duration, ApiError> {
+    let seconds = match asked.query.number::<u64>("timeoutSeconds")? {
+        Some(seconds) if 0 < seconds => seconds,
+        _ => rand::rng().random_range(1800..3600),
+    };
+    Ok(Duration::from_secs(seconds.min(86_400)))
+}
+
+struct Watching {
+    asked: Asked,
+    api_version: String,
+    selection: Selection,
+    subscription: Subscription,
+    state: std::vec::IntoIter<Shared>,
+    backlog: std::vec::IntoIter<Arc<Event>>,
+    ready: VecDeque<Bytes>,
+    send_end: bool,
+    columns_sent: bool,
+    bookmarks: Option<Interval>,
+    deadline: Instant,
+    finished: bool,
+}
+
+impl Watching {
+    fn new(
+        asked: Asked,
+        selection: Selection,
+        mut subscription: Subscription,
+        deadline: Instant,
+        send_end: bool,
+    ) -> Self {
+        let bookmarks = asked.query.switch("allowWatchBookmarks").then(|| {
+            let mut ticks = interval(BOOKMARKS);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks.reset();
+            ticks
+        });
+        Self {
+            api_version: asked.target.version().api_version(),
+            state: std::mem::take(&mut subscription.state).into_iter(),
+            backlog: std::mem::take(&mut subscription.backlog).into_iter(),
+            asked,
+            selection,
+            subscription,
+            ready: VecDeque::new(),
+            send_end,
+            columns_sent: false,
+            bookmarks,
+            deadline,
+            finished: false,
+        }
+    }
+
+    /// The next piece of the answer, or its end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            self.gather();
+            match self.ready.len() {
+                0 if self.finished => return None,
+                0 => self.wait().await,
+                1 => return self.ready.pop_front(),
+                _ => {
+                    let mut piece = BytesMut::new();
+                    while let Some(frame) = self.ready.pop_front() {
+                        piece.extend_from_slice(&frame);
+                    }
+                    return Some(piece.freeze());
+                }
+            }
+        }
+    }
+
+    /// Renders what is there without waiting.
+    fn gather(&mut self) {
+        let mut size: usize = self.ready.iter().map(Bytes::len).sum();
+        while size < PIECE && !self.finished {
+            let frame = if let Some(object) = self.state.next() {
+                self.selection.matches(&object).then(|| self.frame("ADDED", &object))
+            } else if let Some(event) = self.backlog.next() {
+                self.render(&event)
+            } else if self.send_end {
+                self.send_end = false;
+                Some(self.bookmark(self.subscription.revision, true))
+            } else if let Ok(event) = self.subscription.events.try_recv() {
+                self.render(&event)
+            } else {
+                return;
+            };
+            if let Some(frame) = frame {
+                size += frame.len();
+                self.ready.push_back(frame);
+            }
+        }
+    }
+
+    async fn wait(&mut self) {
+        let stop = self.asked.plane.stop.clone();
+        let tick = async {
+            match &mut self.bookmarks {
+                Some(ticks) => drop(ticks.tick().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            event = self.subscription.events.recv() => match event {
+                Some(event) => {
+                    let frame = self.render(&event);
+                    self.ready.extend(frame);
+                }
+                None => {
+                    let error = ApiError::expired("the watch fell too far behind and lost events; list again");
+                    self.ready.push_back(error_frame(&error).into());
+                    self.finished = true;
+                }
+            },
+            () = tick => {
+                // Everything up to this revision is in the queue already; what is there goes first.
+                let revision = self.subscription.published();
+                while let Ok(event) = self.subscription.events.try_recv() {
+                    let frame = self.render(&event);
+                    self.ready.extend(frame);
+                }
+                let frame = self.bookmark(revision, false);
+                self.ready.push_back(frame);
+            }
+            () = sleep_until(self.deadline) => self.finished = true,
+            () = stop.cancelled() => self.finished = true,
+        }
+    }
+
+    /// The event as this watch's selector sees it.
+    fn render(&mut self, event: &Event) -> Option<Bytes> {
+        let before = event.previous.as_ref().filter(|object| self.selection.matches(object));
+        let now = event.happened != Happened::Deleted && self.selection.matches(&event.object);
+        match (before, now) {
+            (None, false) => None,
+            (None, true) => Some(self.frame("ADDED", &event.object)),
+            (Some(_), true) => Some(self.frame("MODIFIED", &event.object)),
+            (Some(_), false) if event.happened == Happened::Deleted => Some(self.frame("DELETED", &event.object)),
+            // It lives on outside of what is selected; the watch sees its last state inside, at this revision.
+            (Some(before), false) => {
+                let mut object = before.object(&self.api_version);
+                let revision = event.revision();
+                object::set_meta(&mut object, "resourceVersion", Some(revision.to_string().into()));
+                let last = Stored::new(&self.asked.target.resource, object, revision, before.written);
+                Some(self.frame("DELETED", &last))
+            }
+        }
+    }
+
+    fn frame(&mut self, event: &'static str, object: &Stored) -> Bytes {
+        let target = &self.asked.target;
+        if self.asked.format == Format::Whole && target.version().shape == Shape::Stored {
+            return object.frame(event, target.version, &self.api_version);
+        }
+        let now = self.asked.plane.store.now();
+        let columns = !std::mem::replace(&mut self.columns_sent, true);
+        let text = answer::one_json(target, object, self.asked.format, &self.asked.query, now, columns);
+        let mut frame = BytesMut::with_capacity(text.len() + 40);
+        frame.extend_from_slice(format!(r#"{{"type":"{event}","object":"#).as_bytes());
+        frame.extend_from_slice(&text);
+        frame.extend_from_slice(b"}\n");
+        frame.freeze()
+    }
+
+    fn bookmark(&self, revision: u64, end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.asked.format {
+            Format::Whole => json!({
+                "kind": self.asked.target.resource.kind,
+                "apiVersion": self.api_version,
+                "metadata": metadata,
+            }),
+            Format::Metadata => json!({
+                "kind": "PartialObjectMetadata",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+            }),
+            Format::Table => json!({
+                "kind": "Table",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": {"resourceVersion": revision.to_string()},
+                "columnDefinitions": [],
+                "rows": [],
+            }),
+        };
+        frame_of("BOOKMARK", &object).into()
+    }
+}
+
+fn frame_of(event: &str, object: &Value) -> String {
+    format!("{}\n", json!({"type": event, "object": object}))
+}
+
+fn error_frame(error: &ApiError) -> String {
+    frame_of("ERROR", &error.status())
+}

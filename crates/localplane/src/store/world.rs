@@ -1,0 +1,315 @@
+//! The state that is visible: objects by name, who owns whom, recent events, and the clean-up that changes call for.
+//!
+//! Synchronous and without IO; the writer is the only one who changes it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Bound,
+    sync::Arc,
+};
+
+use super::{Forgotten, ListQuery, Listing, disk::Loaded};
+use crate::{
+    registry::Registry,
+    stored::{Key, ObjectName, Shared},
+    watch::{Event, Happened, History, Hub, Interest},
+};
+
+/// Clean-up work that a change has caused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Chore {
+    /// Look whether this object's owners still exist, or whether its deletion can go on.
+    Object(Key),
+    /// Look whether this namespace is being deleted and what is left in it.
+    Namespace(String),
+}
+
+struct Table {
+    objects: BTreeMap<ObjectName, Shared>,
+    hub: Hub,
+}
+
+/// Everything that is visible at one revision.
+pub(crate) struct World {
+    revision: u64,
+    tables: Vec<Table>,
+    uids: HashMap<String, Key>,
+    dependents: HashMap<String, BTreeSet<Key>>,
+    chores: BTreeSet<Chore>,
+    namespaces: usize,
+}
+
+/// A change that is durable and becomes visible.
+pub(crate) struct Applied {
+    pub(crate) key: Key,
+    pub(crate) object: Shared,
+    pub(crate) removed: bool,
+}
+
+impl World {
+    /// The state as it was loaded, with all of its owners to be looked at.
+    pub(crate) fn new(registry: &Registry, history: History, loaded: Loaded) -> Self {
+        let tables = registry
+            .resources()
+            .iter()
+            .map(|_| Table {
+                objects: BTreeMap::new(),
+                hub: Hub::new(history, loaded.revision),
+            })
+            .collect();
+        let mut world = Self {
+            revision: loaded.revision,
+            tables,
+            uids: HashMap::new(),
+            dependents: HashMap::new(),
+            chores: BTreeSet::new(),
+            namespaces: registry.builtin_id("namespaces"),
+        };
+        for (resource, object) in loaded.objects {
+            let key = Key {
+                resource,
+                name: object.name.clone(),
+            };
+            world.index(&key, &object);
+            if !object.owners.is_empty() || object.deleting {
+                world.chores.insert(Chore::Object(key.clone()));
+            }
+            if resource == world.namespaces && object.deleting {
+                world.chores.insert(Chore::Namespace(key.name.name.clone()));
+            }
+            world.tables[resource].objects.insert(key.name, object);
+        }
+        world
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&Shared> {
+        self.tables[key.resource].objects.get(&key.name)
+    }
+
+    pub(crate) fn hub(&mut self, resource: usize) -> &mut Hub {
+        &mut self.tables[resource].hub
+    }
+
+    pub(crate) fn count(&self, resource: usize) -> usize {
+        self.tables[resource].objects.len()
+    }
+
+    /// Where the object with this uid is.
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<&Key> {
+        self.uids.get(uid)
+    }
+
+    /// Objects that name this uid as an owner.
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<Key> {
+        self.dependents.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// Every object of a namespace.
+    pub(crate) fn contents(&self, namespace: &str) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for (resource, table) in self.tables.iter().enumerate() {
+            for (name, _) in range(&table.objects, Some(namespace), None) {
+                keys.push(Key {
+                    resource,
+                    name: name.clone(),
+                });
+            }
+        }
+        keys
+    }
+
+    /// All objects of a resource.
+    pub(crate) fn objects(&self, resource: usize) -> impl Iterator<Item = &Shared> {
+        self.tables[resource].objects.values()
+    }
+
+    /// Objects a watcher starts with.
+    pub(crate) fn covered(&self, resource: usize, interest: &Interest) -> Vec<Shared> {
+        let objects = &self.tables[resource].objects;
+        if let (Some(namespace), Some(name)) = (&interest.namespace, &interest.name) {
+            let key = ObjectName {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            return objects.get(&key).cloned().into_iter().collect();
+        }
+        range(objects, interest.namespace.as_deref(), None)
+            .filter(|(name, _)| interest.covers(name))
+            .map(|(_, object)| Arc::clone(object))
+            .collect()
+    }
+
+    /// A page of objects, as of now or as of an earlier revision.
+    pub(crate) fn list(&self, query: &ListQuery<'_>) -> Result<Listing, Forgotten> {
+        let table = &self.tables[query.resource];
+        let Some(at) = query.at.filter(|at| *at != self.revision) else {
+            return Ok(page(&table.objects, query, self.revision));
+        };
+        let forgotten = Forgotten {
+            newest: table.hub.forgotten(),
+        };
+        let mut undone: BTreeMap<ObjectName, Option<Shared>> = BTreeMap::new();
+        for event in table.hub.since(at).ok_or(forgotten)? {
+            // The first change after `at` knows what was there at `at`.
+            undone
+                .entry(event.object.name.clone())
+                .or_insert_with(|| event.previous.clone());
+        }
+        if undone.is_empty() {
+            return Ok(page(&table.objects, query, at));
+        }
+        let mut then = table.objects.clone();
+        for (name, object) in undone {
+            match object {
+                Some(object) => then.insert(name, object),
+                None => then.remove(&name),
+            };
+        }
+        Ok(page(&then, query, at))
+    }
+
+    /// Makes durable changes visible, all of them at once, and tells the watchers.
+    pub(crate) fn apply(&mut self, batch: Vec<Applied>) {
+        for Applied { key, object, removed } in batch {
+            self.revision = self.revision.max(object.revision);
+            let table = &mut self.tables[key.resource];
+            let previous = if removed {
+                table.objects.remove(&key.name)
+            } else {
+                table.objects.insert(key.name.clone(), Arc::clone(&object))
+            };
+            let happened = match (&previous, removed) {
+                (_, true) => Happened::Deleted,
+                (None, false) => Happened::Added,
+                (Some(_), false) => Happened::Modified,
+            };
+            if let Some(previous) = &previous {
+                self.unindex(&key, previous);
+            }
+            if removed {
+                self.note_removal(&key, &object);
+            } else {
+                self.index(&key, &object);
+                self.note_change(&key, &object);
+            }
+            let event = Arc::new(Event {
+                happened,
+                object,
+                previous,
+            });
+            self.tables[key.resource].hub.publish(&event);
+        }
+    }
+
+    pub(crate) fn take_chores(&mut self) -> Vec<Chore> {
+        std::mem::take(&mut self.chores).into_iter().collect()
+    }
+
+    pub(crate) fn has_chores(&self) -> bool {
+        !self.chores.is_empty()
+    }
+
+    fn index(&mut self, key: &Key, object: &Shared) {
+        self.uids.insert(object.uid.clone(), key.clone());
+        for owner in &object.owners {
+            self.dependents.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
+    }
+
+    fn unindex(&mut self, key: &Key, object: &Shared) {
+        self.uids.remove(&object.uid);
+        for owner in &object.owners {
+            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
+                dependents.remove(key);
+                if dependents.is_empty() {
+                    self.dependents.remove(&owner.uid);
+                }
+            }
+        }
+    }
+
+    fn note_change(&mut self, key: &Key, object: &Shared) {
+        let ownerless = object.owners.iter().any(|owner| !self.uids.contains_key(&owner.uid));
+        if ownerless || object.deleting {
+            self.chores.insert(Chore::Object(key.clone()));
+        }
+        if key.resource == self.namespaces && object.deleting {
+            self.chores.insert(Chore::Namespace(key.name.name.clone()));
+        }
+    }
+
+    fn note_removal(&mut self, key: &Key, object: &Shared) {
+        for dependent in self.dependents(&object.uid) {
+            self.chores.insert(Chore::Object(dependent));
+        }
+        for owner in &object.owners {
+            if let Some(owner) = self.uids.get(&owner.uid) {
+                let deleting = self.get(owner).is_some_and(|owner| owner.deleting);
+                if deleting {
+                    self.chores.insert(Chore::Object(owner.clone()));
+                }
+            }
+        }
+        if !key.name.namespace.is_empty() {
+            let namespace = Key {
+                resource: self.namespaces,
+                name: ObjectName {
+                    namespace: String::new(),
+                    name: key.name.namespace.clone(),
+                },
+            };
+            if self.get(&namespace).is_some_and(|namespace| namespace.deleting) {
+                self.chores.insert(Chore::Namespace(key.name.namespace.clone()));
+            }
+        }
+    }
+}
+
+fn page(objects: &BTreeMap<ObjectName, Shared>, query: &ListQuery<'_>, revision: u64) -> Listing {
+    let mut found: Vec<Shared> = Vec::new();
+    let mut more = 0;
+    let wanted = |object: &Shared| {
+        query.name.is_none_or(|name| object.name.name == name) && (query.matches)(object)
+    };
+    for (_, object) in range(objects, query.namespace, query.after) {
+        if !wanted(object) {
+            continue;
+        }
+        if found.len() < query.limit {
+            found.push(Arc::clone(object));
+        } else {
+            more += 1;
+        }
+    }
+    let rest = match found.last() {
+        Some(last) if 0 < more => Some((last.name.clone(), more)),
+        _ => None,
+    };
+    Listing {
+        objects: found,
+        revision,
+        rest,
+    }
+}
+
+fn range<'a>(
+    objects: &'a BTreeMap<ObjectName, Shared>,
+    namespace: Option<&'a str>,
+    after: Option<&ObjectName>,
+) -> impl Iterator<Item = (&'a ObjectName, &'a Shared)> {
+    let start = match (after, namespace) {
+        (Some(after), _) => Bound::Excluded(after.clone()),
+        (None, Some(namespace)) => Bound::Included(ObjectName {
+            namespace: namespace.to_owned(),
+            name: String::new(),
+        }),
+        (None, None) => Bound::Unbounded,
+    };
+    objects
+        .range((start, Bound::Unbounded))
+        .take_while(move |(name, _)| namespace.is_none_or(|namespace| name.namespace == namespace))
+}

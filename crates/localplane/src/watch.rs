@@ -1,0 +1,190 @@
+//! Recent events of one resource and those who listen to them.
+//!
+//! An event costs only the watchers of its resource, and among those a watch of one name is found by that name. A
+//! watcher that does not keep up is cut off, never buffered without limit. Knows nothing of selectors or JSON.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use tokio::sync::mpsc;
+
+use crate::stored::Shared;
+
+/// Events a watcher may lag behind before it is cut off. A watcher that is this late re-lists, which is cheaper for
+/// everybody than keeping its backlog.
+const LAG: usize = 1024;
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One change of one object.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) happened: Happened,
+    /// The object after the change; for a deletion its last state, at the revision of the deletion.
+    pub(crate) object: Shared,
+    /// The object before the change.
+    pub(crate) previous: Option<Shared>,
+}
+
+impl Event {
+    pub(crate) fn revision(&self) -> u64 {
+        self.object.revision
+    }
+
+    fn size(&self) -> usize {
+        // The object after this change is the one before the next, so each is counted once.
+        self.object.size() + 100
+    }
+}
+
+/// How much of the past is kept, per resource.
+#[derive(Clone, Copy, Debug)]
+pub struct History {
+    /// Most events.
+    pub events: usize,
+    /// Most bytes of objects in those events.
+    pub bytes: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            events: 10_000,
+            bytes: 32 << 20,
+        }
+    }
+}
+
+/// Which part of a resource a watcher listens to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+impl Interest {
+    pub(crate) fn covers(&self, object: &crate::stored::ObjectName) -> bool {
+        let fits = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+        fits(&self.namespace, &object.namespace) && fits(&self.name, &object.name)
+    }
+}
+
+#[derive(Debug)]
+struct Listener {
+    id: u64,
+    namespace: Option<String>,
+    queue: mpsc::Sender<Arc<Event>>,
+}
+
+/// Past and audience of one resource.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    history: History,
+    recent: VecDeque<Arc<Event>>,
+    bytes: usize,
+    /// Events up to this revision are forgotten.
+    forgotten: u64,
+    of_all: Vec<Listener>,
+    of_name: HashMap<String, Vec<Listener>>,
+    next_id: u64,
+}
+
+impl Hub {
+    /// A hub that knows nothing from before `revision`.
+    pub(crate) fn new(history: History, revision: u64) -> Self {
+        Self {
+            history,
+            recent: VecDeque::new(),
+            bytes: 0,
+            forgotten: revision,
+            of_all: Vec::new(),
+            of_name: HashMap::new(),
+            next_id: 0,
+        }
+    }
+
+    /// Remembers an event and passes it on.
+    pub(crate) fn publish(&mut self, event: &Arc<Event>) {
+        self.bytes += event.size();
+        self.recent.push_back(Arc::clone(event));
+        while self.history.events < self.recent.len() || self.history.bytes < self.bytes && 1 < self.recent.len() {
+            let Some(old) = self.recent.pop_front() else { break };
+            self.bytes -= old.size();
+            self.forgotten = old.revision();
+        }
+        // A full queue drops the listener; its receiving end sees the channel closed and reports that it lost track.
+        self.of_all.retain(|listener| listener.offer(event));
+        let name = &event.object.name.name;
+        if let Some(listeners) = self.of_name.get_mut(name) {
+            listeners.retain(|listener| listener.offer(event));
+            if listeners.is_empty() {
+                self.of_name.remove(name);
+            }
+        }
+    }
+
+    /// Events after `revision`, oldest first, or `None` if some of them are forgotten.
+    pub(crate) fn since(&self, revision: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
+        if revision < self.forgotten {
+            return None;
+        }
+        let start = self.recent.partition_point(|event| event.revision() <= revision);
+        Some(self.recent.range(start..))
+    }
+
+    /// The newest revision that is forgotten.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Starts to pass on events; the id ends it.
+    pub(crate) fn listen(&mut self, interest: &Interest) -> (u64, mpsc::Receiver<Arc<Event>>) {
+        let (queue, receiver) = mpsc::channel(LAG);
+        let id = self.next_id;
+        self.next_id += 1;
+        let listener = Listener {
+            id,
+            namespace: interest.namespace.clone(),
+            queue,
+        };
+        match &interest.name {
+            Some(name) => self.of_name.entry(name.clone()).or_default().push(listener),
+            None => self.of_all.push(listener),
+        }
+        (id, receiver)
+    }
+
+    /// Ends what [`Hub::listen`] started.
+    pub(crate) fn leave(&mut self, interest: &Interest, id: u64) {
+        match &interest.name {
+            Some(name) => {
+                if let Some(listeners) = self.of_name.get_mut(name) {
+                    listeners.retain(|listener| listener.id != id);
+                    if listeners.is_empty() {
+                        self.of_name.remove(name);
+                    }
+                }
+            }
+            None => self.of_all.retain(|listener| listener.id != id),
+        }
+    }
+}
+
+impl Listener {
+    /// False if the listener is gone or too late.
+    fn offer(&self, event: &Arc<Event>) -> bool {
+        let elsewhere = self
+            .namespace
+            .as_ref()
+            .is_some_and(|namespace| *namespace != event.object.name.namespace);
+        elsewhere || self.queue.try_send(Arc::clone(event)).is_ok()
+    }
+}
