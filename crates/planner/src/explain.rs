@@ -1,0 +1,232 @@
+//! Why a node did not move: one sentence for every node of a campaign.
+
+use jiff::Timestamp;
+use larder_api::contract::Answer;
+use larder_model::{ByteSize, Reason};
+
+use crate::progress::{Hold, Progress};
+use crate::seat::{Pending, Seat, Tally};
+use crate::view::ClaimView;
+
+/// What is to be said about one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// One word: `Succeeded`, `Failed`, `Pulling`, `Ordered`, `Queued` (on the node), `Waiting`, `Blocked`, `NotSelected`.
+    pub state: &'static str,
+    /// Why it failed or waits.
+    pub reason: Option<Reason>,
+    /// A sentence for people.
+    pub sentence: String,
+}
+
+impl Progress {
+    /// Says about one node where it stands and why.
+    pub fn explain(&self, node: &str, now: Timestamp) -> Explanation {
+        let Some(booked) = self.seats.get(node) else {
+            let sentence = "The job does not select this node.".to_owned();
+            return say("NotSelected", None, sentence);
+        };
+        let (seat, place) = (&booked.seat, booked.place);
+        match place.tally {
+            Tally::Outside => say(
+                "NotSelected",
+                None,
+                "The job does not select this node any more.".into(),
+            ),
+            Tally::Succeeded => say("Succeeded", None, self.success(place.wake)),
+            Tally::Failed(reason) => say("Failed", Some(reason), failure(reason, place.wake)),
+            Tally::Active => at_work(seat, now),
+            Tally::Waiting(reason) => match (reason, place.turn) {
+                (_, Some(_)) => say("Waiting", reason, self.queued(node)),
+                (Some(reason), None) => say("Blocked", Some(reason), waits(reason, place.wake, now)),
+                (None, None) => say("Waiting", None, "Waits for its turn.".into()),
+            },
+        }
+    }
+
+    fn success(&self, refresh: Option<Timestamp>) -> String {
+        match refresh.filter(|_| self.campaign.is_endless()) {
+            Some(moment) => format!("The image is there; it is looked at again at {moment}."),
+            None => "The image is there.".to_owned(),
+        }
+    }
+
+    /// Why a node that could be served is not.
+    fn queued(&self, node: &str) -> String {
+        match &self.hold {
+            Some(Hold::FleetPaused) => return "Waits: handing out is paused for the whole fleet.".to_owned(),
+            Some(Hold::Secrets(names)) => return format!("Waits: {}", missing_secrets(names)),
+            None => {}
+        }
+        let parallelism = self.campaign.parallelism;
+        if parallelism == 0 {
+            return "Waits: the job is paused (parallelism 0).".to_owned();
+        }
+        if self.too_many_failures() {
+            return "Is not served: more nodes failed than failurePolicy.maxFailures allows.".to_owned();
+        }
+        let ahead = self.queue.iter().take_while(|(_, name)| &**name != node).count();
+        if self.counts.slots < parallelism {
+            return format!("Is next, {ahead} before it; the fleet's limit on active pulls is reached.");
+        }
+        let busy = self.counts.slots;
+        format!("Waits for its turn: {busy} of {parallelism} slots are taken, {ahead} nodes are before it.")
+    }
+}
+
+fn say(state: &'static str, reason: Option<Reason>, sentence: String) -> Explanation {
+    Explanation {
+        state,
+        reason,
+        sentence,
+    }
+}
+
+fn failure(reason: Reason, retry: Option<Timestamp>) -> String {
+    let again = retry
+        .map(|moment| format!(" It is tried again at {moment}."))
+        .unwrap_or_default();
+    format!("{}{again}", reason.advice())
+}
+
+/// What the missing Secrets mean for the job.
+pub(crate) fn missing_secrets(names: &[String]) -> String {
+    match names {
+        [name] => format!("the pull secret {name} does not exist; nothing is pulled until it is there"),
+        names => format!(
+            "the pull secrets {} do not exist; nothing is pulled until they are there",
+            names.join(", ")
+        ),
+    }
+}
+
+fn waits(reason: Reason, until: Option<Timestamp>, now: Timestamp) -> String {
+    let left = until.map(|until| until.duration_since(now).as_secs().max(0));
+    let limit = left
+        .map(|seconds| format!(" Looked at again in {seconds} s."))
+        .unwrap_or_default();
+    format!("Cannot take part yet. {}{limit}", reason.advice())
+}
+
+fn at_work(seat: &Seat, now: Timestamp) -> Explanation {
+    if let (Some(Pending::HandOut(_)), _) | (_, None) = (seat.pending, seat.view.claim) {
+        return say("Ordered", None, "The order is being written.".into());
+    }
+    let Some(claim) = seat.view.claim else {
+        return say("Ordered", None, "The order is being written.".into());
+    };
+    let seconds = now.duration_since(claim.handed_out).as_secs().max(0);
+    match claim.answer {
+        Answer::Unanswered => {
+            let text = format!("Was given the order {seconds} s ago; its agent has not taken it up yet.");
+            say("Ordered", None, text)
+        }
+        Answer::Waiting(reason) => {
+            let why = reason.map_or("Other pulls on this node come first.", Reason::advice);
+            say("Queued", reason, format!("The node has the order and waits. {why}"))
+        }
+        Answer::Pulling | Answer::Succeeded | Answer::Failed(_) => say("Pulling", None, pulling(claim, seconds)),
+    }
+}
+
+fn pulling(claim: ClaimView, seconds: i64) -> String {
+    let size = |bytes: i64| ByteSize(u64::try_from(bytes).unwrap_or(0));
+    match (claim.bytes_done, claim.bytes_total) {
+        (Some(done), Some(total)) => {
+            format!("Pulls: {} of {} after {seconds} s.", size(done), size(total))
+        }
+        _ => format!("Pulls since {seconds} s; its runtime does not tell bytes."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::samples::{able, at, blocked, campaign, node, ordered};
+    use crate::{NodeView, Progress};
+    use rstest::rstest;
+
+    fn explain(view: NodeView, seconds: i64) -> Explanation {
+        let mut progress = Progress::new(campaign(1), at(0));
+        progress.node_changed(&node(1), view, at(0));
+        progress.explain(&node(1), at(seconds))
+    }
+
+    #[rstest]
+    #[case::succeeded(ordered(at(0), Answer::Succeeded), "Succeeded", "The image is there.")]
+    #[case::failed(
+        ordered(at(0), Answer::Failed(Reason::Dns)),
+        "Failed",
+        "Check the registry's host name, and that the node's DNS server can resolve it."
+    )]
+    #[case::ordered(
+        ordered(at(0), Answer::Unanswered),
+        "Ordered",
+        "Was given the order 5 s ago; its agent has not taken it up yet."
+    )]
+    #[case::pulls(
+        ordered(at(0), Answer::Pulling),
+        "Pulling",
+        "Pulls since 5 s; its runtime does not tell bytes."
+    )]
+    #[case::behind_others(
+        ordered(at(0), Answer::Waiting(None)),
+        "Queued",
+        "The node has the order and waits. Other pulls on this node come first."
+    )]
+    #[case::not_ready(
+        blocked(Reason::NodeNotReady, at(0)),
+        "Blocked",
+        "Cannot take part yet. Bring the node back, or take it out of the job's selector. Looked at again in 595 s."
+    )]
+    fn says(#[case] view: NodeView, #[case] state: &str, #[case] sentence: &str) {
+        let explanation = explain(view, 5);
+        assert_eq!((explanation.state, explanation.sentence.as_str()), (state, sentence));
+    }
+
+    #[test]
+    fn bytes_are_told_where_they_are_known() {
+        let mut view = ordered(at(0), Answer::Pulling);
+        let claim = view.claim.as_mut().unwrap();
+        (claim.bytes_done, claim.bytes_total) = (Some(1 << 20), Some(4 << 20));
+        assert_eq!(explain(view, 5).sentence, "Pulls: 1.0 MiB of 4.0 MiB after 5 s.");
+    }
+
+    fn queued(change: impl FnOnce(&mut Progress)) -> String {
+        let mut progress = Progress::new(campaign(1), at(0));
+        for number in 0..3 {
+            progress.node_changed(&node(number), able(), at(0));
+        }
+        change(&mut progress);
+        progress.explain(&node(2), at(1)).sentence
+    }
+
+    #[test]
+    fn a_node_in_the_queue_learns_what_it_waits_for() {
+        let taken = queued(|progress| drop(progress.decide(9, at(0))));
+        assert_eq!(
+            taken,
+            "Waits for its turn: 1 of 1 slots are taken, 1 nodes are before it."
+        );
+        let capped = queued(|progress| drop(progress.decide(0, at(0))));
+        assert_eq!(
+            capped,
+            "Is next, 2 before it; the fleet's limit on active pulls is reached."
+        );
+        let fleet = queued(|progress| progress.hold(Some(Hold::FleetPaused)));
+        assert_eq!(fleet, "Waits: handing out is paused for the whole fleet.");
+        let secret = queued(|progress| progress.hold(Some(Hold::Secrets(vec!["default/pull".into()]))));
+        assert_eq!(
+            secret,
+            "Waits: the pull secret default/pull does not exist; nothing is pulled until it is there"
+        );
+        let paused = queued(|progress| progress.edit(campaign(0), at(0)));
+        assert_eq!(paused, "Waits: the job is paused (parallelism 0).");
+    }
+
+    #[test]
+    fn a_node_that_is_not_selected_is_told_so() {
+        let progress = Progress::new(campaign(1), at(0));
+        assert_eq!(progress.explain("stranger", at(0)).state, "NotSelected");
+    }
+}

@@ -1,0 +1,284 @@
+//! Where a campaign stands, which node is next, and which order is taken back.
+//!
+//! [`Progress`] is told what changed on one node ([`Progress::node_changed`]) and asked what to do ([`Progress::decide`]).
+//! Its counts, its queue and its timers are kept as it goes. What it asked for counts as done from that moment: a slot is
+//! taken when it is handed out, and given back only when the outcome of the write is known ([`Progress::settle`]), so that
+//! a slow or lost write never puts more nodes to work than allowed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use larder_model::Reason;
+
+use crate::campaign::Campaign;
+use crate::meter::Meter;
+use crate::seat::{Pending, Place, Seat, Silence, Tally, Turn};
+use crate::view::{NodeKey, NodeView};
+
+mod counts;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod virtual_time;
+
+pub use counts::Counts;
+use counts::Load;
+
+/// What to do for one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Claim the image on this node, or claim it anew.
+    HandOut(NodeKey),
+    /// Take this campaign's claim off the node.
+    Withdraw(NodeKey),
+}
+
+/// How a [`Step`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Written; the view that the write returned was given to [`Progress::node_changed`] before.
+    Done,
+    /// Refused, or not possible any more.
+    Refused(Reason),
+}
+
+/// Why nothing is handed out although nodes wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The whole fleet is paused.
+    FleetPaused,
+    /// These Secrets do not exist, or cannot be read.
+    Secrets(Vec<String>),
+}
+
+/// Where a campaign stands.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    pub(crate) campaign: Campaign,
+    pub(crate) started: Timestamp,
+    pub(crate) seats: BTreeMap<NodeKey, Booked>,
+    pub(crate) queue: BTreeSet<(Turn, NodeKey)>,
+    pub(crate) counts: Counts,
+    pub(crate) failed: BTreeSet<NodeKey>,
+    pub(crate) hold: Option<Hold>,
+    pub(crate) empty_since: Timestamp,
+    pub(crate) meter: Meter,
+    recalls: BTreeSet<NodeKey>,
+    timers: BTreeSet<(Timestamp, NodeKey)>,
+}
+
+/// A seat, and the place that the counts, the queue and the timers hold for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Booked {
+    pub(crate) seat: Seat,
+    pub(crate) place: Place,
+    pub(crate) load: Load,
+}
+
+impl Progress {
+    /// A campaign that began at `started` and has seen no node yet.
+    pub fn new(campaign: Campaign, started: Timestamp) -> Self {
+        Self {
+            campaign,
+            started,
+            seats: BTreeMap::new(),
+            queue: BTreeSet::new(),
+            counts: Counts::default(),
+            failed: BTreeSet::new(),
+            hold: None,
+            empty_since: started,
+            meter: Meter::default(),
+            recalls: BTreeSet::new(),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    /// What is asked for.
+    pub fn campaign(&self) -> &Campaign {
+        &self.campaign
+    }
+
+    /// When it began.
+    pub fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    /// How many nodes are where.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Takes in what is now known of one node.
+    pub fn node_changed(&mut self, node: &NodeKey, view: NodeView, now: Timestamp) {
+        let known = self.seats.get(node);
+        if known.is_some_and(|booked| booked.seat.view == view) {
+            return;
+        }
+        if known.is_none() && !view.selected && view.claim.is_none() {
+            return;
+        }
+        self.seats.entry(node.clone()).or_default().seat.see(view);
+        self.rebook(node, now);
+    }
+
+    /// Takes in how a step ended.
+    pub fn settle(&mut self, node: &NodeKey, outcome: Outcome, now: Timestamp) {
+        let Some(Booked { seat, .. }) = self.seats.get_mut(node) else {
+            return;
+        };
+        let Some(pending) = seat.pending.take() else {
+            return;
+        };
+        match (outcome, pending) {
+            (Outcome::Done, Pending::HandOut(_)) => seat.redo = false,
+            (Outcome::Refused(reason), Pending::HandOut(since)) => {
+                seat.silence = Some(Silence::after(seat.silence, reason, since, now, seat));
+            }
+            (Outcome::Done | Outcome::Refused(_), Pending::Withdraw(_)) => {}
+        }
+        self.rebook(node, now);
+    }
+
+    /// Takes in an edit of the job. Views of all nodes follow, if what is claimed changed.
+    pub fn edit(&mut self, campaign: Campaign, now: Timestamp) {
+        let again = campaign.tries_again_after(&self.campaign);
+        self.campaign = campaign;
+        let nodes: Vec<NodeKey> = self.seats.keys().cloned().collect();
+        for node in nodes {
+            if let Some(booked) = self.seats.get_mut(&node)
+                && again
+                && matches!(booked.place.tally, Tally::Failed(_))
+            {
+                booked.seat.redo = true;
+                booked.seat.gave_up = None;
+                booked.seat.silence = None;
+            }
+            self.rebook(&node, now);
+        }
+    }
+
+    /// Stops or resumes handing out.
+    pub fn hold(&mut self, hold: Option<Hold>) {
+        self.hold = hold;
+    }
+
+    /// What to do now, handing out to at most `allowance` nodes.
+    pub fn decide(&mut self, allowance: usize, now: Timestamp) -> Vec<Step> {
+        self.wake(now);
+        let mut steps = Vec::new();
+        while let Some(node) = self.recalls.first().cloned() {
+            self.start(&node, now);
+            steps.push(Step::Withdraw(node));
+        }
+        for _ in 0..self.free_slots().min(allowance) {
+            let Some((_, node)) = self.queue.first().cloned() else {
+                break;
+            };
+            self.start(&node, now);
+            steps.push(Step::HandOut(node));
+        }
+        steps
+    }
+
+    /// Whether nodes wait for nothing but the allowance of [`Self::decide`].
+    pub fn wants_allowance(&self) -> bool {
+        0 < self.free_slots() && !self.queue.is_empty()
+    }
+
+    /// When time alone changes something, if nothing else does before.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        let timer = self.timers.first().map(|(moment, _)| *moment);
+        [timer, self.next_end()].into_iter().flatten().min()
+    }
+
+    /// How many more nodes could be handed the order.
+    fn free_slots(&self) -> usize {
+        if self.hold.is_some() || self.too_many_failures() {
+            return 0;
+        }
+        self.campaign.parallelism.saturating_sub(self.counts.slots)
+    }
+
+    /// Looks again at every node whose time has come.
+    fn wake(&mut self, now: Timestamp) {
+        while let Some((moment, node)) = self.timers.first().cloned()
+            && moment <= now
+        {
+            self.timers.pop_first();
+            self.rebook(&node, now);
+        }
+    }
+
+    /// Marks a step as asked for.
+    fn start(&mut self, node: &NodeKey, now: Timestamp) {
+        let Some(Booked { seat, place, .. }) = self.seats.get_mut(node) else {
+            return;
+        };
+        match place.recall {
+            Some(reason) => {
+                let since = seat.view.claim.map_or(now, |claim| claim.handed_out);
+                seat.silence = Some(Silence::after(seat.silence, reason, since, now, seat));
+                seat.pending = Some(Pending::Withdraw(reason));
+            }
+            None => seat.pending = Some(Pending::HandOut(now)),
+        }
+        self.rebook(node, now);
+    }
+
+    /// Books a node's new place in place of the old one.
+    fn rebook(&mut self, node: &NodeKey, now: Timestamp) {
+        let Some(booked) = self.seats.get_mut(node) else {
+            return;
+        };
+        let mut place = booked.seat.place(&self.campaign, node, now);
+        if place.gives_up {
+            place.gives_up = false;
+            booked.seat.gave_up = place.tally.reason();
+        }
+        let load = Load::of(&booked.seat.view, place.tally);
+        let (before, load_before) = (booked.place, booked.load);
+        (booked.place, booked.load) = (place, load);
+        let gone = !booked.seat.view.selected && booked.seat.view.claim.is_none() && booked.seat.pending.is_none();
+
+        self.counts.leave(before, load_before);
+        self.counts.enter(place, load);
+        if before.tally != Tally::Outside && self.counts.desired == 0 {
+            self.empty_since = now;
+        }
+        replace(&mut self.queue, node, before.turn, place.turn);
+        replace(&mut self.timers, node, before.wake, place.wake);
+        let was_failed = matches!(before.tally, Tally::Failed(_));
+        let is_failed = matches!(place.tally, Tally::Failed(_));
+        change(&mut self.failed, node, was_failed, is_failed);
+        change(&mut self.recalls, node, before.recall.is_some(), place.recall.is_some());
+        if gone {
+            self.seats.remove(node);
+        }
+    }
+}
+
+/// Moves a node from one key of an ordered set to another.
+fn replace<K: Ord>(set: &mut BTreeSet<(K, NodeKey)>, node: &NodeKey, before: Option<K>, after: Option<K>) {
+    if before == after {
+        // A timer that went off is no longer in the set although its moment may stay the same.
+        set.extend(after.map(|key| (key, node.clone())));
+        return;
+    }
+    if let Some(key) = before {
+        set.remove(&(key, node.clone()));
+    }
+    set.extend(after.map(|key| (key, node.clone())));
+}
+
+/// Puts a node into a set or takes it out, if it moved.
+fn change(set: &mut BTreeSet<NodeKey>, node: &NodeKey, before: bool, after: bool) {
+    match (before, after) {
+        (false, true) => {
+            set.insert(node.clone());
+        }
+        (true, false) => {
+            set.remove(node);
+        }
+        (true, true) | (false, false) => {}
+    }
+}

@@ -1,0 +1,129 @@
+//! How many nodes are where, kept up to date as nodes move.
+
+use std::collections::BTreeMap;
+
+use larder_model::Reason;
+
+use crate::seat::{Place, Tally};
+use crate::view::NodeView;
+
+/// One node that is done counts as this much work.
+pub(crate) const WHOLE: u64 = 1_000;
+
+/// How many nodes are where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Selected nodes.
+    pub desired: usize,
+    /// Of these, the ones that have the order and no result.
+    pub active: usize,
+    /// Of these, the ones that have the image.
+    pub succeeded: usize,
+    /// Of these, the ones that could not get it.
+    pub failed: usize,
+    /// Slots that are taken. A node that left the selection holds its slot until its order is gone.
+    pub slots: usize,
+    /// How many nodes failed or wait, for each reason.
+    pub reasons: BTreeMap<Reason, usize>,
+    /// Bytes of the image on all selected nodes, as far as they are known.
+    pub bytes_total: i64,
+    /// Bytes of these that are there.
+    pub bytes_done: i64,
+    /// Work done, with [`WHOLE`] for each node.
+    pub(crate) work: u64,
+}
+
+/// What one node adds to the sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    total: i64,
+    done: i64,
+    work: u64,
+}
+
+impl Load {
+    pub(crate) fn of(view: &NodeView, tally: Tally) -> Self {
+        let claim = view.claim.filter(|_| tally != Tally::Outside);
+        let total = claim.and_then(|claim| claim.bytes_total).unwrap_or(0).max(0);
+        let reported = claim.and_then(|claim| claim.bytes_done).unwrap_or(0).clamp(0, total);
+        let share =
+            || u64::try_from(i128::from(reported) * i128::from(WHOLE - 1) / i128::from(total.max(1))).unwrap_or(0);
+        match tally {
+            Tally::Succeeded => Self {
+                total,
+                done: total,
+                work: WHOLE,
+            },
+            Tally::Failed(_) => Self {
+                total,
+                done: reported,
+                work: WHOLE,
+            },
+            Tally::Active | Tally::Waiting(_) => Self {
+                total,
+                done: reported,
+                work: share(),
+            },
+            Tally::Outside => Self::default(),
+        }
+    }
+}
+
+impl Counts {
+    /// Nodes that are neither done nor at work.
+    pub fn waiting(&self) -> usize {
+        self.desired.saturating_sub(self.active + self.succeeded + self.failed)
+    }
+
+    /// Nodes that succeeded or failed.
+    pub fn finished(&self) -> usize {
+        self.succeeded + self.failed
+    }
+
+    /// Work that is left, with [`WHOLE`] for each node.
+    pub(crate) fn work_left(&self) -> u64 {
+        (self.desired as u64 * WHOLE).saturating_sub(self.work)
+    }
+
+    pub(crate) fn enter(&mut self, place: Place, load: Load) {
+        if let Some(counter) = self.counter(place.tally) {
+            *counter += 1;
+        }
+        self.desired += usize::from(place.tally != Tally::Outside);
+        self.slots += usize::from(place.slot);
+        if let Some(reason) = place.tally.reason() {
+            *self.reasons.entry(reason).or_default() += 1;
+        }
+        self.bytes_total = self.bytes_total.saturating_add(load.total);
+        self.bytes_done = self.bytes_done.saturating_add(load.done);
+        self.work += load.work;
+    }
+
+    pub(crate) fn leave(&mut self, place: Place, load: Load) {
+        if let Some(counter) = self.counter(place.tally) {
+            *counter -= 1;
+        }
+        self.desired -= usize::from(place.tally != Tally::Outside);
+        self.slots -= usize::from(place.slot);
+        if let Some(reason) = place.tally.reason()
+            && let Some(count) = self.reasons.get_mut(&reason)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.reasons.remove(&reason);
+            }
+        }
+        self.bytes_total -= load.total;
+        self.bytes_done -= load.done;
+        self.work -= load.work;
+    }
+
+    fn counter(&mut self, tally: Tally) -> Option<&mut usize> {
+        match tally {
+            Tally::Active => Some(&mut self.active),
+            Tally::Succeeded => Some(&mut self.succeeded),
+            Tally::Failed(_) => Some(&mut self.failed),
+            Tally::Waiting(_) | Tally::Outside => None,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Where a node stands, case by case.
+
+use super::*;
+use crate::campaign::Ending;
+use crate::view::samples::{able, at, blocked, campaign, ordered};
+use rstest::rstest;
+
+fn place(view: NodeView, seconds: i64) -> Place {
+    let seat = Seat {
+        view,
+        ..Seat::default()
+    };
+    seat.place(&campaign(1), "node-1", at(seconds))
+}
+
+#[rstest]
+#[case::may_be_taken(able(), Tally::Waiting(None), Some(Turn::First), false)]
+#[case::not_ready(
+    blocked(Reason::NodeNotReady, at(0)),
+    Tally::Waiting(Some(Reason::NodeNotReady)),
+    None,
+    false
+)]
+#[case::full(
+    blocked(Reason::NodeFull, at(0)),
+    Tally::Waiting(Some(Reason::NodeFull)),
+    None,
+    false
+)]
+#[case::agent_never_answered(
+    blocked(Reason::Unresponsive, at(0)),
+    Tally::Waiting(Some(Reason::Unresponsive)),
+    None,
+    false
+)]
+#[case::just_ordered(ordered(at(0), Answer::Unanswered), Tally::Active, None, true)]
+#[case::queued_on_the_node(ordered(at(0), Answer::Waiting(None)), Tally::Active, None, true)]
+#[case::pulls(ordered(at(0), Answer::Pulling), Tally::Active, None, true)]
+#[case::succeeded(ordered(at(0), Answer::Succeeded), Tally::Succeeded, None, false)]
+#[case::failed(
+    ordered(at(0), Answer::Failed(Reason::NotFound)),
+    Tally::Failed(Reason::NotFound),
+    None,
+    false
+)]
+#[case::not_selected(NodeView::default(), Tally::Outside, None, false)]
+fn stands(#[case] view: NodeView, #[case] tally: Tally, #[case] turn: Option<Turn>, #[case] slot: bool) {
+    let place = place(view, 1);
+    assert_eq!((place.tally, place.turn, place.slot), (tally, turn, slot));
+}
+
+#[rstest]
+#[case::just_before(29, None)]
+#[case::at_the_limit(30, Some(Reason::Unresponsive))]
+fn an_order_that_nobody_takes_up_is_taken_back(#[case] seconds: i64, #[case] want: Option<Reason>) {
+    assert_eq!(place(ordered(at(0), Answer::Unanswered), seconds).recall, want);
+}
+
+#[test]
+fn a_pull_may_take_its_time() {
+    let place = place(ordered(at(0), Answer::Pulling), 86_000);
+    assert_eq!((place.recall, place.wake), (None, None));
+}
+
+#[rstest]
+#[case::runtime_is_down(Some(Reason::RuntimeDown), Some(Reason::RuntimeDown))]
+#[case::queued(None, None)]
+#[case::backs_off(Some(Reason::RateLimited), None)]
+fn a_node_that_cannot_begin_gives_its_slot_back(#[case] reason: Option<Reason>, #[case] want: Option<Reason>) {
+    assert_eq!(place(ordered(at(0), Answer::Waiting(reason)), 31).recall, want);
+}
+
+#[test]
+fn a_node_that_leaves_while_it_pulls_gives_its_slot_back() {
+    let mut view = ordered(at(0), Answer::Pulling);
+    view.block = blocked(Reason::NodeNotReady, at(100)).block;
+    assert_eq!(place(view.clone(), 129).recall, None);
+    assert_eq!(place(view.clone(), 129).wake, Some(at(130)));
+    assert_eq!(place(view, 130).recall, Some(Reason::NodeNotReady));
+}
+
+#[test]
+fn a_node_that_cannot_take_part_fails_with_its_own_reason_after_the_response_time() {
+    let view = blocked(Reason::NodeNotReady, at(0));
+    assert_eq!(place(view.clone(), 599).wake, Some(at(600)));
+    let late = place(view, 600);
+    assert_eq!(late.tally, Tally::Failed(Reason::NodeNotReady));
+    assert!(late.gives_up);
+}
+
+fn silent(tries: u32, now: i64) -> Seat {
+    let mut seat = Seat {
+        view: able(),
+        ..Seat::default()
+    };
+    for _ in 0..tries {
+        seat.silence = Some(Silence::after(
+            seat.silence,
+            Reason::Unresponsive,
+            at(0),
+            at(now),
+            &seat,
+        ));
+    }
+    seat
+}
+
+#[rstest]
+#[case::once(1, 60)]
+#[case::twice(2, 120)]
+#[case::four_times(4, 480)]
+#[case::for_ever(50, 3_600)]
+fn a_silent_node_rests_longer_each_time(#[case] tries: u32, #[case] rest: i64) {
+    assert_eq!(silent(tries, 30).silence.unwrap().retry_at, at(30 + rest));
+}
+
+#[test]
+fn a_silent_node_is_tried_after_all_others_and_fails_in_the_end() {
+    let seat = silent(1, 30);
+    let campaign = campaign(1);
+    assert_eq!(seat.place(&campaign, "n", at(89)).turn, None);
+    assert_eq!(seat.place(&campaign, "n", at(90)).turn, Some(Turn::AfterSilence));
+    assert_eq!(
+        seat.place(&campaign, "n", at(600)).tally,
+        Tally::Failed(Reason::Unresponsive)
+    );
+}
+
+#[test]
+fn a_silent_node_that_speaks_again_is_tried_at_once() {
+    let mut seat = silent(2, 30);
+    seat.see(NodeView {
+        heard: Some(at(35)),
+        ..able()
+    });
+    assert_eq!(seat.place(&campaign(1), "n", at(36)).turn, Some(Turn::AfterSilence));
+}
+
+#[test]
+fn a_node_whose_runtime_is_down_is_not_tried_faster_because_its_agent_talks() {
+    let mut seat = silent(1, 30);
+    seat.silence.as_mut().unwrap().reason = Reason::RuntimeDown;
+    seat.see(NodeView {
+        heard: Some(at(35)),
+        ..able()
+    });
+    assert_eq!(seat.place(&campaign(1), "n", at(36)).turn, None);
+}
+
+#[test]
+fn an_endless_job_goes_on_trying_a_silent_node() {
+    let mut endless = campaign(1);
+    endless.ending = Ending::Never;
+    let seat = silent(1, 30);
+    let place = seat.place(&endless, "n", at(601));
+    assert_eq!(place.tally, Tally::Failed(Reason::Unresponsive));
+    assert_eq!(place.turn, Some(Turn::AfterSilence));
+}
+
+#[test]
+fn an_endless_job_tries_a_failure_again_after_an_hour() {
+    let mut endless = campaign(1);
+    endless.ending = Ending::Never;
+    let seat = Seat {
+        view: ordered(at(0), Answer::Failed(Reason::NotFound)),
+        ..Seat::default()
+    };
+    assert_eq!(seat.place(&endless, "n", at(3_599)).wake, Some(at(3_600)));
+    assert_eq!(seat.place(&endless, "n", at(3_600)).turn, Some(Turn::Refresh));
+}
+
+#[test]
+fn an_ended_failure_is_given_again_when_credentials_or_the_job_changed() {
+    let mut view = ordered(at(0), Answer::Failed(Reason::AuthDenied));
+    view.claim.as_mut().unwrap().again = true;
+    assert_eq!(place(view, 1).turn, Some(Turn::First));
+    let edited = Seat {
+        view: ordered(at(0), Answer::Failed(Reason::AuthDenied)),
+        redo: true,
+        ..Seat::default()
+    };
+    assert_eq!(edited.place(&campaign(1), "n", at(1)).turn, Some(Turn::First));
+}
+
+#[test]
+fn a_node_that_left_the_selection_holds_its_slot_until_its_order_is_gone() {
+    let mut view = ordered(at(0), Answer::Pulling);
+    view.selected = false;
+    let place = place(view, 1);
+    assert_eq!((place.tally, place.slot), (Tally::Outside, true));
+}

@@ -1,0 +1,138 @@
+//! What a campaign sees of one node: whether it is selected, what keeps it from taking part, what its NodeImage says.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use larder_api::contract::Answer;
+use larder_model::Reason;
+
+/// A node's name, shared by everything that speaks of the node.
+pub type NodeKey = Arc<str>;
+
+/// One node, as one campaign sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeView {
+    /// Whether the campaign is for this node.
+    pub selected: bool,
+    /// What keeps it from taking part.
+    pub block: Option<Block>,
+    /// This campaign's claim in the node's NodeImage.
+    pub claim: Option<ClaimView>,
+    /// When the node's agent last said anything, by its own clock. Only whether it changes matters.
+    pub heard: Option<Timestamp>,
+}
+
+/// Something that keeps a node from taking part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// What.
+    pub reason: Reason,
+    /// Since when, as far as can be told.
+    pub since: Timestamp,
+}
+
+/// What a node's NodeImage says about one campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimView {
+    /// When the order was written, by the controller's clock.
+    pub handed_out: Timestamp,
+    /// What the node says to it.
+    pub answer: Answer,
+    /// When that answer became final, by the node's clock.
+    pub ended: Option<Timestamp>,
+    /// Compressed size of the image, where the node tells.
+    pub bytes_total: Option<i64>,
+    /// Bytes of these that are there.
+    pub bytes_done: Option<i64>,
+    /// A failure that new credentials may undo: the order is given again.
+    pub again: bool,
+}
+
+impl ClaimView {
+    /// Whether the node has said its last word.
+    pub fn is_final(&self) -> bool {
+        match self.answer {
+            Answer::Succeeded | Answer::Failed(_) => true,
+            Answer::Unanswered | Answer::Waiting(_) | Answer::Pulling => false,
+        }
+    }
+}
+
+/// Ready-made values for the tests of this crate.
+#[cfg(test)]
+pub(crate) mod samples {
+    use jiff::SignedDuration;
+    use k8s_openapi::api::core::v1::ObjectReference;
+    use larder_model::ImageRef;
+
+    use super::*;
+    use crate::campaign::{Campaign, Ending, PullRules, RESPONSE_TIME};
+    use crate::select::Selection;
+
+    /// A job that asks for `nginx:1` on all nodes and ends when they are done.
+    pub(crate) fn campaign(parallelism: usize) -> Campaign {
+        Campaign {
+            owner: ObjectReference {
+                uid: Some("uid-1".into()),
+                name: Some("job".into()),
+                namespace: Some("default".into()),
+                kind: Some("ImagePullJob".into()),
+                api_version: Some("apps.kruise.io/v1beta1".into()),
+                ..ObjectReference::default()
+            },
+            image: ImageRef::parse("nginx:1").unwrap(),
+            selection: Selection::default(),
+            parallelism,
+            ending: Ending::Always {
+                deadline: None,
+                ttl: None,
+            },
+            rules: PullRules::default(),
+            max_failures: None,
+            secrets: Vec::new(),
+            response_time: RESPONSE_TIME,
+        }
+    }
+
+    /// `seconds` after the beginning of the tests' time.
+    pub(crate) fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(seconds)
+    }
+
+    /// A selected node that can take part.
+    pub(crate) fn able() -> NodeView {
+        NodeView {
+            selected: true,
+            ..NodeView::default()
+        }
+    }
+
+    /// A selected node that cannot take part.
+    pub(crate) fn blocked(reason: Reason, since: Timestamp) -> NodeView {
+        NodeView {
+            block: Some(Block { reason, since }),
+            ..able()
+        }
+    }
+
+    /// A selected node that was given the order at a moment, and what it says to it.
+    pub(crate) fn ordered(handed_out: Timestamp, answer: Answer) -> NodeView {
+        let claim = ClaimView {
+            handed_out,
+            answer,
+            ended: matches!(answer, Answer::Succeeded | Answer::Failed(_)).then_some(handed_out),
+            bytes_total: None,
+            bytes_done: None,
+            again: false,
+        };
+        NodeView {
+            claim: Some(claim),
+            ..able()
+        }
+    }
+
+    /// A node's name.
+    pub(crate) fn node(number: usize) -> NodeKey {
+        format!("node-{number:05}").into()
+    }
+}
