@@ -75,6 +75,13 @@ impl Containerd {
 
     /// Starts a containerd and waits until CRI answers. Needs root, as containerd itself does.
     pub async fn start_with(options: ContainerdOptions) -> Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            let doing = "starting containerd, which works for root only: run these tests as root".into();
+            return Err(Error::Io {
+                doing,
+                source: std::io::ErrorKind::PermissionDenied.into(),
+            });
+        }
         let version = options.version;
         let path = version.program("containerd")?;
         let scratch = Scratch::create("containerd")?;
@@ -142,6 +149,16 @@ impl Containerd {
     pub async fn restart(&mut self) -> Result<()> {
         self.process.restart()?;
         self.wait_ready().await
+    }
+
+    /// Stops it in its tracks: connections stay open and nothing answers.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.freeze()
+    }
+
+    /// Lets it go on after [`freeze`](Self::freeze).
+    pub fn thaw(&self) -> Result<()> {
+        self.process.thaw()
     }
 
     /// The end of its log.

@@ -131,6 +131,16 @@ impl ControlPlane {
         crds::wait_until_served(&self.access.client()?, &self.crds).await
     }
 
+    /// Stops kube-apiserver in its tracks: connections stay open and nothing answers.
+    pub fn freeze_api_server(&self) -> Result<()> {
+        self.api_server.freeze()
+    }
+
+    /// Lets kube-apiserver go on.
+    pub fn thaw_api_server(&self) -> Result<()> {
+        self.api_server.thaw()
+    }
+
     /// Kills etcd: the API server still accepts connections, and fails the requests.
     pub fn kill_etcd(&mut self) -> Result<()> {
         self.etcd.kill()

@@ -34,17 +34,13 @@ fn present(path: PathBuf) -> Result<PathBuf> {
 
 /// The same rule as in `tests/servers/setup`.
 fn cache_folder() -> PathBuf {
-    variable("LARDER_CACHE").map_or_else(
-        || {
-            variable("XDG_CACHE_HOME")
-                .map_or_else(
-                    || PathBuf::from(variable("HOME").unwrap_or_else(|| "/root".into())).join(".cache"),
-                    PathBuf::from,
-                )
-                .join("larder")
-        },
-        PathBuf::from,
-    )
+    if let Some(folder) = variable("LARDER_CACHE") {
+        return PathBuf::from(folder);
+    }
+    let home = || std::env::home_dir().unwrap_or_default().join(".cache");
+    variable("XDG_CACHE_HOME")
+        .map_or_else(home, PathBuf::from)
+        .join("larder")
 }
 
 /// The id that nextest gives to one run of the tests; all its test processes see the same one.

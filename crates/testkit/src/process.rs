@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::wait::wait_for;
 use crate::{Error, Result};
@@ -88,6 +88,16 @@ impl Process {
         self.spawn()
     }
 
+    /// Stops the server in its tracks: its connections stay open and nothing answers. The watchdog stays awake.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
     /// Lets the server run on without its handle, until the end of its lifetime.
     pub fn release(mut self) {
         self.child = None;
@@ -132,6 +142,14 @@ impl Process {
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let Some(pid) = self.pid().and_then(|pid| Pid::from_raw(pid.cast_signed())) else {
+            return Ok(());
+        };
+        let doing = Error::io(format!("sending a signal to {}", self.program.name));
+        kill_process(pid, signal).map_err(|error| doing(error.into()))
     }
 
     fn exit_status(&mut self) -> Result<Option<ExitStatus>, String> {

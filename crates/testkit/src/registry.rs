@@ -112,6 +112,16 @@ impl Registry {
         self.wait_ready().await
     }
 
+    /// Stops it in its tracks: connections stay open and nothing answers.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.freeze()
+    }
+
+    /// Lets it go on after [`freeze`](Self::freeze).
+    pub fn thaw(&self) -> Result<()> {
+        self.process.thaw()
+    }
+
     async fn wait_ready(&mut self) -> Result<()> {
         let ping = self.request(reqwest::Method::GET, "");
         let ready = async || {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::process::Output;
+use std::time::Duration;
 
 use larder_testkit::image::{Compression, Format, Index, Layer, Platform, Recipe};
 use larder_testkit::{Auth, Containerd, ContainerdOptions, ContainerdVersion, Link, Registry, Throttle};
@@ -150,4 +151,20 @@ async fn a_cut_line_fails_the_pull_and_an_open_one_heals_it() {
         "{} bytes came through",
         line.bytes()
     );
+}
+
+#[tokio::test]
+async fn a_frozen_registry_answers_when_it_thaws() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let image = Recipe::random(1, 1, KIB).build();
+    registry.freeze().unwrap();
+    let mut push = std::pin::pin!(registry.push(&image, "app", "v1"));
+    assert!(
+        tokio::time::timeout(Duration::from_millis(200), &mut push)
+            .await
+            .is_err(),
+        "nobody answers"
+    );
+    registry.thaw().unwrap();
+    push.await.unwrap();
 }

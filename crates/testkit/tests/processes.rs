@@ -119,3 +119,13 @@ fn a_folder_goes_with_its_handle() {
     drop(scratch);
     assert!(!Path::new(&folder).exists());
 }
+
+#[tokio::test]
+async fn a_frozen_process_can_still_be_ended() {
+    let scratch = Scratch::create("test").unwrap();
+    let process = Process::start(sleeper(&scratch, Lifetime::Handle)).unwrap();
+    let pids = pids(&process, &scratch).await;
+    process.freeze().unwrap();
+    drop(process);
+    ended(pids).await;
+}
