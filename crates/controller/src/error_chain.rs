@@ -4,7 +4,7 @@ use std::error::Error;
 
 /// The messages from the outermost to the innermost cause. A message that the one before it already ends with is left
 /// out: some libraries print their cause and hand it out as well.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = message(error);
     let mut next = error.source();
     while let Some(cause) = next {

@@ -42,8 +42,7 @@ pub struct Elector {
     store: Store,
     acquired: Option<jiff::Timestamp>,
     leadership: watch::Sender<Leadership>,
-    /// The last failure that was logged: a lasting one is logged once.
-    trouble: Option<String>,
+    trouble: watch::Sender<Option<String>>,
 }
 
 impl Elector {
@@ -55,7 +54,7 @@ impl Elector {
             store: Store::new(leases, candidacy.lease.clone(), candidacy.timing.duration),
             acquired: None,
             leadership: watch::Sender::new(Leadership::Follower),
-            trouble: None,
+            trouble: watch::Sender::new(Some("nobody looked at the lease yet".to_owned())),
             candidacy,
         }
     }
@@ -63,6 +62,11 @@ impl Elector {
     /// Whether this replica leads, from now on.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.subscribe()
+    }
+
+    /// What keeps this replica from reading or writing the Lease, from now on; None if nothing does.
+    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.subscribe()
     }
 
     /// Takes part until `stop`, then gives the lease back. Call `stop` when nothing writes any more.
@@ -89,7 +93,7 @@ impl Elector {
         let now = Instant::now();
         match answer {
             Ok(lease) => {
-                self.trouble = None;
+                self.trouble.send_replace(None);
                 self.election.saw(now, lease);
             }
             Err(error) => self.failed(now, &error),
@@ -103,7 +107,7 @@ impl Elector {
         let now = Instant::now();
         match answer {
             Ok(record) => {
-                self.trouble = None;
+                self.trouble.send_replace(None);
                 self.acquired = acquired.or_else(|| Some(store::now()));
                 self.election.wrote(sent, now, record);
             }
@@ -115,14 +119,19 @@ impl Elector {
     fn failed(&mut self, now: Instant, error: &StoreError) {
         self.election.failed(now);
         let error = chain(error);
-        if self.trouble.as_ref() != Some(&error) {
-            let Candidacy { namespace, lease, .. } = &self.candidacy;
-            warn!(
-                namespace,
-                lease, error, "the lease cannot be read or written; trying again"
-            );
-            self.trouble = Some(error);
-        }
+        // A lasting failure is logged once.
+        self.trouble.send_if_modified(|before| {
+            let new = before.as_ref() != Some(&error);
+            if new {
+                let Candidacy { namespace, lease, .. } = &self.candidacy;
+                warn!(
+                    namespace,
+                    lease, error, "the lease cannot be read or written; trying again"
+                );
+                *before = Some(error);
+            }
+            new
+        });
     }
 
     fn publish(&self) {

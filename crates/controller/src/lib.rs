@@ -1,8 +1,15 @@
 //! The controller: watches jobs, nodes and NodeImages, decides with the planner, writes orders and job status.
 //!
-//! The shell around it: [`lease`] says whether this replica may write, [`crd_check`] whether the CRDs can hold what it
-//! writes.
+//! The shell around its core: [`run`] starts and ends everything, [`lease`] says whether this replica may write,
+//! [`crd_check`] whether the CRDs can hold what it writes, [`args`] what was typed and [`settings`] what is meant.
 
+pub mod args;
+pub mod connect;
 pub mod crd_check;
-mod error_chain;
+pub mod error_chain;
+pub mod feature_gates;
+mod health;
 pub mod lease;
+mod permit;
+pub mod run;
+pub mod settings;

@@ -1,0 +1,145 @@
+//! What is typed: flags, and environment variables of the same names.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser};
+use larder_telemetry::logs::LogFormat;
+use thiserror::Error;
+
+use crate::feature_gates::{FeatureGates, UnreadableGate};
+use crate::settings::Settings;
+
+/// Hands out image pulls to the nodes of a cluster and reports how far they are.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "larder-controller", version)]
+pub struct Args {
+    /// How to reach the cluster; without it the Pod's own account, else KUBECONFIG
+    #[arg(long, env = "LARDER_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Namespace of the Lease and of the controller's own Events
+    #[arg(long, env = "LARDER_NAMESPACE", default_value = larder_api::names::LARDER_NAMESPACE)]
+    pub namespace: String,
+
+    /// Let one of several replicas lead; without it, this one always does
+    #[arg(long, env = "LARDER_LEADER_ELECT", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub leader_elect: bool,
+
+    /// Where /healthz, /readyz and /metrics are served
+    #[arg(
+        long,
+        env = "LARDER_LISTEN",
+        default_value = "127.0.0.1:8080",
+        value_name = "ADDRESS"
+    )]
+    pub listen: SocketAddr,
+
+    /// Features to turn on or off, as Name=true,Name=false [ImagePullJobGate: true]
+    #[arg(long, env = "LARDER_FEATURE_GATES", value_name = "GATES")]
+    pub feature_gates: Vec<String>,
+
+    /// Pulls at once in the whole cluster, over all jobs; 0 for no limit
+    #[arg(long, env = "LARDER_MAX_ACTIVE_PULLS", default_value_t = 0, value_name = "NUMBER")]
+    pub max_active_pulls: usize,
+
+    /// Hand out nothing new; what is under way goes on
+    #[arg(long, env = "LARDER_PAUSE", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub pause: bool,
+
+    /// Which log lines: a level such as info, or target=level pairs with commas between them
+    #[arg(long, env = "LARDER_LOG", default_value = "info", value_name = "FILTER")]
+    pub log: String,
+
+    /// How log lines look: text or json
+    #[arg(long, env = "LARDER_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// Flags that cannot be what was meant.
+#[derive(Debug, Error)]
+pub enum ArgsError {
+    /// A feature gate cannot be read.
+    #[error(transparent)]
+    Gate(#[from] UnreadableGate),
+    /// An empty name would be the namespace of nothing.
+    #[error("--namespace is empty; leave it out for {}", larder_api::names::LARDER_NAMESPACE)]
+    EmptyNamespace,
+}
+
+impl Args {
+    /// What was meant, for a process of this name; and the feature gates that mean nothing here.
+    pub fn settings(&self, identity: String) -> Result<(Settings, Vec<String>), ArgsError> {
+        if self.namespace.is_empty() {
+            return Err(ArgsError::EmptyNamespace);
+        }
+        let (gates, unknown) = FeatureGates::read(&self.feature_gates)?;
+        let settings = Settings {
+            namespace: self.namespace.clone(),
+            identity,
+            leader_elect: self.leader_elect,
+            gates,
+            max_active_pulls: NonZeroUsize::new(self.max_active_pulls),
+            pause: self.pause,
+        };
+        Ok((settings, unknown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn parse(flags: &[&str]) -> Args {
+        Args::try_parse_from(["larder-controller"].iter().chain(flags)).unwrap()
+    }
+
+    fn settings(flags: &[&str]) -> Settings {
+        parse(flags).settings("me".into()).unwrap().0
+    }
+
+    #[test]
+    fn without_flags_it_is_the_usual() {
+        assert_eq!(settings(&[]), Settings::new("me".into()));
+        assert_eq!(parse(&[]).listen.to_string(), "127.0.0.1:8080");
+    }
+
+    #[rstest]
+    #[case::alone(&["--leader-elect"], true)]
+    #[case::on(&["--leader-elect=true"], true)]
+    #[case::off(&["--leader-elect=false"], false)]
+    fn leader_election(#[case] flags: &[&str], #[case] on: bool) {
+        assert_eq!(settings(flags).leader_elect, on);
+    }
+
+    #[test]
+    fn limits_and_gates() {
+        let flags = [
+            "--max-active-pulls",
+            "40",
+            "--pause",
+            "--feature-gates",
+            "ImagePullJobGate=false,KruiseDaemon=true",
+        ];
+        let (settings, unknown) = parse(&flags).settings("me".into()).unwrap();
+        assert_eq!(settings.max_active_pulls.map(NonZeroUsize::get), Some(40));
+        assert!(settings.pause);
+        assert!(!settings.gates.image_pull_jobs);
+        assert_eq!(unknown, ["KruiseDaemon"]);
+        assert_eq!(super::tests::settings(&["--max-active-pulls=0"]).max_active_pulls, None);
+    }
+
+    #[test]
+    fn an_empty_namespace_is_no_namespace() {
+        let error = parse(&["--namespace", ""]).settings("me".into()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--namespace is empty; leave it out for larder-system"
+        );
+    }
+}

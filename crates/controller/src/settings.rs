@@ -1,0 +1,38 @@
+//! What a controller is started with, as it is meant; [`crate::args`] is as it is typed.
+
+use std::num::NonZeroUsize;
+
+use larder_api::names::LARDER_NAMESPACE;
+
+use crate::feature_gates::FeatureGates;
+
+/// Everything that can be set. Nothing here is a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where its Lease is.
+    pub namespace: String,
+    /// Who it is among its replicas: another name for every process, restarts included.
+    pub identity: String,
+    /// Whether there may be other replicas. Without, this one always leads.
+    pub leader_elect: bool,
+    /// What is turned on.
+    pub gates: FeatureGates,
+    /// So many pulls at once in the whole fleet, over all jobs. None: as many as the jobs allow.
+    pub max_active_pulls: Option<NonZeroUsize>,
+    /// Hand out nothing new. What is handed out goes on, and status is written.
+    pub pause: bool,
+}
+
+impl Settings {
+    /// The usual settings for a process of this name.
+    pub fn new(identity: String) -> Self {
+        Self {
+            namespace: LARDER_NAMESPACE.to_owned(),
+            identity,
+            leader_elect: true,
+            gates: FeatureGates::default(),
+            max_active_pulls: None,
+            pause: false,
+        }
+    }
+}
