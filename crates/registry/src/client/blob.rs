@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::RegistryError;
-use super::repository::{Door, Read, Repository, no_door_left};
+use super::repository::{Door, Read, Repository, no_door_left, pause_after};
 use crate::manifest::Descriptor;
 
 /// How often one blob may break off altogether, however far it comes each time.
@@ -156,6 +156,9 @@ impl Repository {
                 return Err(error);
             }
             tracing::debug!(image = %self.image, blob = %into.blob.digest, missing = into.missing(), "blob broke off");
+            if 0 < without_progress {
+                pause_after(without_progress).await;
+            }
         }
         let message = format!("blob {} broke off {MAX_BREAKS} times", into.blob.digest);
         Err(RegistryError::new(Reason::Unreachable, message))
@@ -176,7 +179,7 @@ impl Repository {
             accept: None,
             from_byte,
         };
-        let mut response = self.send(door, &read).await?;
+        let mut response = self.send_with_access(door, &read).await?;
         let mut skip = bytes_to_skip(&doing, &response, from_byte)?;
         let limit = self.transport.settings.stall_after;
         while 0 < into.missing() {

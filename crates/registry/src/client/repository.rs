@@ -106,21 +106,17 @@ impl Repository {
         } else {
             self.transport.settings.tries.max(1)
         };
-        let mut pause = FIRST_PAUSE;
-        for _ in 1..tries {
+        for failed in 1..tries {
             match self.send_with_access(door, read).await {
-                Err(error) if error.is_passing() => {
-                    tokio::time::sleep(pause).await;
-                    pause *= 4;
-                }
+                Err(error) if error.is_passing() => pause_after(failed).await,
                 other => return other,
             }
         }
         self.send_with_access(door, read).await
     }
 
-    /// Sends a read, and answers the registry's challenge with one credential after the other.
-    async fn send_with_access(&self, door: &Door, read: &Read<'_>) -> Result<Response, RegistryError> {
+    /// Sends a read once, and answers the registry's challenge with one credential after the other.
+    pub(super) async fn send_with_access(&self, door: &Door, read: &Read<'_>) -> Result<Response, RegistryError> {
         let client = self.transport.client(&door.endpoint)?;
         let gate = Gate {
             client: &client,
@@ -208,6 +204,11 @@ impl Repository {
         }
         Ok(url)
     }
+}
+
+/// Waits before another try; longer after every failure in a row.
+pub(super) async fn pause_after(failed: u32) {
+    tokio::time::sleep(FIRST_PAUSE * 4_u32.saturating_pow(failed.saturating_sub(1).min(3))).await;
 }
 
 /// What to say when every door has failed.
