@@ -1,8 +1,8 @@
 //! containerd: CRI for pulling, and containerd's own services on the same socket for what CRI hides.
 //!
-//! - bytes of a running pull, from the content store ([`progress`])
-//! - pins and second names, as references of our own ([`references`])
-//! - images that others delete, from the event stream ([`events`])
+//! - bytes of a running pull, from the content store (`progress`)
+//! - pins and second names, as references of our own (`references`)
+//! - images that others delete, from the event stream (`events`)
 //!
 //! Images are pulled by CRI alone, so that its metadata, snapshotter and events stay right.
 

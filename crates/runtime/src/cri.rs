@@ -23,6 +23,10 @@ use crate::{
 /// Why CRI alone cannot do more than pull.
 const CRI_ONLY: &str = "this container runtime offers CRI only, which has no such call";
 
+/// What to do about a socket that speaks gRPC but not CRI, such as the containerd that comes with Docker.
+const NO_CRI: &str = "there is a gRPC server without CRI v1; if it is containerd, take `cri` out of `disabled_plugins` \
+                      in its config.toml and restart it";
+
 /// A runtime behind a CRI v1 socket.
 pub struct CriRuntime {
     link: Link,
@@ -94,12 +98,24 @@ impl ImageRuntime for CriRuntime {
 
     async fn version(&self) -> Result<RuntimeVersion, RuntimeError> {
         let mut runtime = self.link.runtime();
-        let request = proto::VersionRequest::default();
-        let answer = self.link.ask("ask for the version", runtime.version(request)).await?;
-        Ok(RuntimeVersion {
-            name: answer.runtime_name,
-            version: answer.runtime_version,
-        })
+        let doing = "ask for the version";
+        let exchange = async {
+            match runtime.version(proto::VersionRequest::default()).await {
+                Ok(answer) => Ok(Some(answer.into_inner())),
+                Err(status) if status.code() == Code::Unimplemented => Ok(None),
+                Err(status) => Err(status),
+            }
+        };
+        match self.link.bounded(doing, exchange).await? {
+            Some(answer) => Ok(RuntimeVersion {
+                name: answer.runtime_name,
+                version: answer.runtime_version,
+            }),
+            None => Err(RuntimeError::Unsupported {
+                doing: doing.to_owned(),
+                why: NO_CRI.to_owned(),
+            }),
+        }
     }
 
     async fn list(&self) -> Result<Vec<LocalImage>, RuntimeError> {

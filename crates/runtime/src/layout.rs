@@ -12,6 +12,7 @@ mod fetch;
 mod files;
 mod index;
 mod meter;
+mod oci;
 mod sweep;
 
 use std::{
@@ -21,10 +22,11 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use larder_model::{ByteSize, Digest, ImageRef};
 use larder_registry::{
     Platform, RegistryClient,
-    manifest::{Content, Descriptor, Document, Manifest, best_for},
+    manifest::{Content, Descriptor, Document, Manifest, PlatformImage, best_for},
 };
 
 use self::{
@@ -59,8 +61,8 @@ impl LayoutRuntime {
         })
     }
 
-    /// Reads the folder on a thread that may block.
-    async fn read<T: Send + 'static>(
+    /// Works in the folder on a thread that may block.
+    async fn with_files<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Files, &Platform) -> Result<T, RuntimeError> + Send + 'static,
     ) -> Result<T, RuntimeError> {
@@ -77,9 +79,29 @@ impl LayoutRuntime {
         files::blocking(move || files.change_index(job)).await
     }
 
+    /// Writes what leads to the blobs, from the manifest up: an index is there only when what it leads to is.
+    async fn write_documents(&self, found: &PlatformImage, shown: &oci::Shown) -> Result<(), RuntimeError> {
+        let fetched = found
+            .documents
+            .iter()
+            .rev()
+            .map(|document| (&document.descriptor.digest, &document.bytes));
+        let converted = shown.converted.iter().map(|bytes| (&shown.target.shown.digest, bytes));
+        let documents: Vec<(Digest, Bytes)> = fetched
+            .chain(converted)
+            .map(|(digest, bytes)| (digest.clone(), bytes.clone()))
+            .collect();
+        self.with_files(move |files, _| {
+            documents
+                .iter()
+                .try_for_each(|(digest, bytes)| files.write_document(digest, bytes))
+        })
+        .await
+    }
+
     /// Deletes what no entry needs. Not while pulls run: what they fetched is needed by no entry yet.
     async fn sweep(&self) -> Result<(), RuntimeError> {
-        self.read(|files, _| sweep::sweep(files)).await
+        self.with_files(|files, _| sweep::sweep(files)).await
     }
 }
 
@@ -100,13 +122,13 @@ impl ImageRuntime for LayoutRuntime {
     }
 
     async fn list(&self) -> Result<Vec<LocalImage>, RuntimeError> {
-        self.read(|files, machine| Ok(images(files, machine, &files.index()?)))
+        self.with_files(|files, machine| Ok(images(files, machine, &files.index()?)))
             .await
     }
 
     async fn status(&self, image: &ImageRef) -> Result<Option<LocalImage>, RuntimeError> {
         let image = image.clone();
-        self.read(move |files, machine| {
+        self.with_files(move |files, machine| {
             let mut images = images(files, machine, &files.index()?).into_iter();
             Ok(images.find(|held| held.answers_to(&image)))
         })
@@ -122,17 +144,15 @@ impl ImageRuntime for LayoutRuntime {
         let credentials = request.auth.iter().cloned().collect();
         let repository = self.client.repository(&request.image, credentials).map_err(refused)?;
         let found = repository.image_for(&self.machine).await.map_err(refused)?;
-        let root = found
-            .root()
-            .cloned()
-            .ok_or_else(|| RuntimeError::NotShown { doing: doing.clone() })?;
+        let shown = oci::shown(&found).ok_or_else(|| RuntimeError::NotShown { doing: doing.clone() })?;
 
         let replaced = {
             let _pulling = self.files.lock_for_pulling(&doing).await?;
             let meter = self.meters.begin(&request.image, found.download_size());
             fetch::blobs(&self.files, &repository, &found, &meter, &doing).await?;
-            let (image, root) = (request.image.clone(), root.clone());
-            self.change(move |index| Ok(index.name(&image, &root))).await?
+            self.write_documents(&found, &shown).await?;
+            let (image, target) = (request.image.clone(), shown.target.clone());
+            self.change(move |index| Ok(index.name(&image, &target))).await?
         };
         if replaced {
             self.sweep().await?;
@@ -143,7 +163,7 @@ impl ImageRuntime for LayoutRuntime {
             .ok_or(RuntimeError::NotShown { doing })?;
         Ok(PulledImage {
             id: there.id,
-            digest: Some(root.digest),
+            digest: Some(shown.target.source.digest),
             size: there.size,
         })
     }
@@ -159,7 +179,7 @@ impl ImageRuntime for LayoutRuntime {
     }
 
     async fn image_fs(&self) -> Result<ImageFs, RuntimeError> {
-        let used = self.read(|files, _| files.used()).await?;
+        let used = self.with_files(|files, _| files.used()).await?;
         image_fs::measure(Path::new("/"), self.files.folder().to_owned(), Some(used)).await
     }
 
@@ -205,7 +225,7 @@ impl ImageRuntime for LayoutRuntime {
     }
 
     async fn own_references(&self) -> Result<Vec<OwnReference>, RuntimeError> {
-        self.read(|files, _| Ok(files.index()?.own_references())).await
+        self.with_files(|files, _| Ok(files.index()?.own_references())).await
     }
 
     async fn events(&self) -> Result<ImageEvents, RuntimeError> {
@@ -220,7 +240,7 @@ impl ImageRuntime for LayoutRuntime {
 fn images(files: &Files, machine: &Platform, index: &Index) -> Vec<LocalImage> {
     let mut by_id: BTreeMap<Digest, LocalImage> = BTreeMap::new();
     for entry in index.entries() {
-        let Some((name, manifest)) = entry.image().zip(manifest_of(files, machine, entry.descriptor())) else {
+        let Some((name, manifest)) = entry.image().zip(manifest_of(files, machine, &entry.target().shown)) else {
             continue;
         };
         let blobs: BTreeMap<&Digest, u64> = manifest
@@ -249,7 +269,7 @@ fn images(files: &Files, machine: &Platform, index: &Index) -> Vec<LocalImage> {
 
 /// An entry by tag makes the image known by its digest too, as runtimes do.
 fn note_names(image: &mut LocalImage, name: &ImageRef, entry: &Entry) {
-    let by_digest = ImageRef::from_parts(name.name(), &entry.descriptor().digest.to_string()).ok();
+    let by_digest = ImageRef::from_parts(name.name(), &entry.digest().to_string()).ok();
     if name.reference().digest().is_none() && !image.tags.contains(name) {
         image.tags.push(name.clone());
     }

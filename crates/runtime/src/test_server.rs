@@ -25,6 +25,7 @@ pub(crate) struct Behaviour {
     pub(crate) images: Vec<proto::Image>,
     pub(crate) streams: bool,
     pub(crate) hangs: bool,
+    pub(crate) without_cri: bool,
     pub(crate) pulls: Arc<Mutex<Vec<proto::PullImageRequest>>>,
 }
 
@@ -35,6 +36,7 @@ impl Default for Behaviour {
             images: Vec::new(),
             streams: false,
             hangs: false,
+            without_cri: false,
             pulls: Arc::default(),
         }
     }
@@ -45,6 +47,9 @@ type Answer<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl RuntimeService for Behaviour {
     async fn version(&self, _: Request<proto::VersionRequest>) -> Answer<proto::VersionResponse> {
+        if self.without_cri {
+            return Err(Status::unimplemented("unknown service runtime.v1.RuntimeService"));
+        }
         if self.hangs {
             std::future::pending::<()>().await;
         }

@@ -49,6 +49,21 @@ async fn one_that_does_not_answer_is_passed_over() {
     assert_eq!(detect(root.path()).await.unwrap().version.name, "cri-o");
 }
 
+/// Docker brings a containerd whose CRI is off.
+#[tokio::test]
+async fn a_containerd_without_cri_is_passed_over_and_named() {
+    let root = tempfile::tempdir().unwrap();
+    let behaviour = Behaviour {
+        without_cri: true,
+        ..Behaviour::default()
+    };
+    let _dockers = TestServer::start(&root.path().join("run/containerd/containerd.sock"), behaviour);
+    let nothing = detect(root.path()).await.unwrap_err();
+    assert!(nothing.to_string().contains("disabled_plugins"), "{nothing}");
+    let _docker = answering(root.path(), "run/cri-dockerd.sock", "docker");
+    assert_eq!(detect(root.path()).await.unwrap().version.name, "docker");
+}
+
 #[tokio::test]
 async fn says_what_it_tried_and_why_each_was_none() {
     let root = tempfile::tempdir().unwrap();

@@ -5,7 +5,6 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     os::unix::fs::MetadataExt as _,
-    sync::Arc,
     time::Duration,
 };
 
@@ -29,9 +28,9 @@ const AT_ONCE: usize = 3;
 /// How often we look whether somebody else has finished a blob that we need too.
 const OTHER_PAUSE: Duration = Duration::from_millis(50);
 
-/// Fetches what is missing, then writes the documents that name it.
+/// Fetches what is missing.
 pub(super) async fn blobs(
-    files: &Arc<Files>,
+    files: &Files,
     repository: &Repository,
     image: &PlatformImage,
     meter: &Meter,
@@ -50,21 +49,7 @@ pub(super) async fn blobs(
         .into_values()
         .map(|descriptor| fetch(descriptor).run())
         .collect();
-    stream::iter(fetches)
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<()>()
-        .await?;
-
-    let documents = image.documents.clone();
-    let files = Arc::clone(files);
-    files::blocking(move || {
-        // From the manifest up: an index is there only when what it leads to is.
-        documents
-            .iter()
-            .rev()
-            .try_for_each(|document| files.write_document(&document.descriptor.digest, &document.bytes))
-    })
-    .await
+    stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 struct Fetch<'a> {

@@ -20,6 +20,18 @@ const MADE_TO_PIN: &str = "pin";
 /// Annotation on a second name: the image that it was made of.
 const ALIAS_OF: &str = "larder.local/alias-of";
 
+/// Annotation on an image that is shown in another form than it has in its registry: the descriptor it has there.
+const SOURCE: &str = "larder.local/source";
+
+/// What a name points to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    /// What readers of the folder find.
+    pub(super) shown: Descriptor,
+    /// What the registry has; differs where readers would not understand that.
+    pub(super) source: Descriptor,
+}
+
 /// The list of images.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,13 +85,13 @@ impl Index {
     }
 
     /// Names a pulled image. True: the name, or a second name of it, pointed to something else before.
-    pub(super) fn name(&mut self, image: &ImageRef, target: &Descriptor) -> bool {
+    pub(super) fn name(&mut self, image: &ImageRef, target: &Target) -> bool {
         let mut replaced = false;
         let mut pinned = false;
         self.manifests.retain(|entry| {
             let same = entry.image().as_ref() == Some(image);
             pinned |= same && entry.is_pinned();
-            replaced |= same && entry.descriptor.digest != target.digest;
+            replaced |= same && entry.digest() != target.source.digest;
             !same
         });
         // Second names follow the image they were made of.
@@ -88,8 +100,8 @@ impl Index {
             .iter_mut()
             .filter(|entry| entry.alias_of().as_ref() == Some(image))
         {
-            replaced |= alias.descriptor.digest != target.digest;
-            alias.descriptor = target.clone();
+            replaced |= alias.digest() != target.source.digest;
+            alias.point_to(target);
         }
         let mut entry = Entry::named(image, target);
         if pinned {
@@ -101,15 +113,15 @@ impl Index {
 
     /// Removes an image under all its names.
     pub(super) fn remove(&mut self, image: &ImageRef) {
-        if let Some(digest) = self.find(image).map(|entry| entry.descriptor.digest.clone()) {
+        if let Some(digest) = self.find(image).map(Entry::digest) {
             self.manifests
-                .retain(|entry| entry.image().is_none() || entry.descriptor.digest != digest);
+                .retain(|entry| entry.image().is_none() || entry.digest() != digest);
         }
     }
 
     /// False: there is no such image.
     pub(super) fn pin(&mut self, image: &ImageRef) -> bool {
-        let Some(target) = self.find(image).map(|entry| entry.descriptor.clone()) else {
+        let Some(target) = self.find(image).map(Entry::target) else {
             return false;
         };
         let named = self
@@ -142,7 +154,7 @@ impl Index {
     }
 
     pub(super) fn alias(&mut self, doing: String, image: &ImageRef, name: &ImageRef) -> Result<(), RuntimeError> {
-        let Some(target) = self.find(image).map(|entry| entry.descriptor.clone()) else {
+        let Some(target) = self.find(image).map(Entry::target) else {
             return Err(RuntimeError::Missing { doing });
         };
         let present = self
@@ -153,7 +165,7 @@ impl Index {
             let entry = &self.manifests[present];
             if entry.alias_of().is_none() {
                 // Somebody's own name that already points there does what it should.
-                return if entry.descriptor.digest == target.digest {
+                return if entry.digest() == target.source.digest {
                     Ok(())
                 } else {
                     Err(RuntimeError::ForeignReference { doing })
@@ -176,7 +188,7 @@ impl Index {
         let mut own = Vec::new();
         for entry in &self.manifests {
             let Some(name) = entry.image() else { continue };
-            let digest = &entry.descriptor.digest;
+            let digest = entry.digest();
             if entry.is_pinned() {
                 own.push(OwnReference {
                     purpose: Purpose::Pin,
@@ -188,7 +200,7 @@ impl Index {
                 own.push(OwnReference {
                     purpose: Purpose::Alias(name),
                     image,
-                    digest: digest.clone(),
+                    digest,
                 });
             }
         }
@@ -198,7 +210,7 @@ impl Index {
     /// The entry behind a name, or of a digest any entry of that repository that points to it.
     fn find(&self, image: &ImageRef) -> Option<&Entry> {
         let by_digest = |entry: &&Entry, digest: &Digest| {
-            entry.descriptor.digest == *digest && entry.image().is_some_and(|name| name.name() == image.name())
+            entry.digest() == *digest && entry.image().is_some_and(|name| name.name() == image.name())
         };
         self.manifests.iter().find(|entry| match image.reference() {
             Reference::Tag(_) => entry.image().as_ref() == Some(image),
@@ -208,19 +220,40 @@ impl Index {
 }
 
 impl Entry {
-    fn named(image: &ImageRef, target: &Descriptor) -> Self {
+    fn named(image: &ImageRef, target: &Target) -> Self {
         let mut entry = Self {
-            descriptor: target.clone(),
+            descriptor: target.shown.clone(),
             annotations: Map::new(),
             rest: Map::new(),
         };
+        entry.point_to(target);
         entry.set(REF_NAME, &image.familiar());
         entry.set(IMAGE_NAME, &image.canonical());
         entry
     }
 
-    pub(super) fn descriptor(&self) -> &Descriptor {
-        &self.descriptor
+    /// What the entry points to.
+    pub(super) fn target(&self) -> Target {
+        let source = self.get(SOURCE).and_then(|text| serde_json::from_str(text).ok());
+        Target {
+            shown: self.descriptor.clone(),
+            source: source.unwrap_or_else(|| self.descriptor.clone()),
+        }
+    }
+
+    /// The digest by which the registry knows it.
+    pub(super) fn digest(&self) -> Digest {
+        self.target().source.digest
+    }
+
+    fn point_to(&mut self, target: &Target) {
+        self.descriptor = target.shown.clone();
+        self.annotations.remove(SOURCE);
+        if target.source != target.shown
+            && let Ok(text) = serde_json::to_string(&target.source)
+        {
+            self.set(SOURCE, &text);
+        }
     }
 
     /// The name, where it has one that is an image's.

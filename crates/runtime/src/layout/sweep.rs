@@ -18,7 +18,9 @@ pub(super) fn sweep(files: &Files) -> Result<(), RuntimeError> {
     let index = files.index()?;
     let mut needed = HashSet::new();
     for entry in index.entries() {
-        mark(files, entry.descriptor(), &mut needed);
+        let target = entry.target();
+        mark(files, &target.shown, &mut needed);
+        mark(files, &target.source, &mut needed);
     }
     for folder in children(&files.folder().join("blobs"))? {
         for blob in children(&folder)? {

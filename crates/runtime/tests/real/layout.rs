@@ -11,7 +11,7 @@ use larder_model::{ByteSize, ImageRef, Reason};
 use larder_registry::{Platform as Machine, RegistryClient, Settings};
 use larder_runtime::{Credential, ImageRuntime, Progress, PullRequest, Purpose, RuntimeError, layout::LayoutRuntime};
 use larder_testkit::{
-    Containerd, ContainerdVersion, Link, Registry, Throttle,
+    Containerd, ContainerdVersion, Link, Pushed, Registry, Throttle,
     image::{Format, Image, Index, Platform, Recipe},
     wait_for,
 };
@@ -61,6 +61,35 @@ impl Folder {
     fn has_all(&self, image: &Image) -> bool {
         let blobs = image.layers().iter().chain([image.config(), image.manifest()]);
         blobs.into_iter().all(|blob| self.blob(blob.digest()).exists())
+    }
+}
+
+/// The forms in which registries have images.
+#[derive(Clone, Copy)]
+enum Shape {
+    One(Format),
+    Several(Format),
+}
+
+impl Shape {
+    /// Pushes an image for this machine in this form, and returns it.
+    async fn push(self, registry: &Registry, recipe: Recipe) -> (Image, Pushed) {
+        match self {
+            Self::One(format) => {
+                let here = recipe.format(format).build();
+                let pushed = registry.push(&here, "app", "v1").await.unwrap();
+                (here, pushed)
+            }
+            Self::Several(format) => {
+                let here = recipe.format(format).build();
+                let elsewhere = Recipe::random(500, 1, 5000)
+                    .platform(Platform::linux("riscv64"))
+                    .format(format)
+                    .build();
+                let index = Index::new(format, vec![elsewhere, here.clone()]);
+                (here, registry.push_index(&index, "app", "v1").await.unwrap())
+            }
+        }
     }
 }
 
@@ -151,6 +180,38 @@ async fn a_moved_tag_leaves_nothing_behind() {
     let there = folder.runtime.status(&tag).await.unwrap().unwrap();
     assert_eq!(there.id, new.config().digest());
     assert!(there.pinned, "the pin follows");
+}
+
+/// An image in Docker's form keeps its registry's digest, and leaves nothing behind either.
+#[rstest]
+#[case::one_platform(Shape::One(Format::Docker))]
+#[case::several_platforms(Shape::Several(Format::Docker))]
+#[tokio::test]
+async fn the_form_that_readers_see_does_not_change_the_digest(#[case] shape: Shape) {
+    let folder = Folder::start().await;
+    let (here, pushed) = shape.push(&folder.registry, Recipe::random(1, 2, 20_000)).await;
+    let pulled = folder
+        .runtime
+        .pull(&PullRequest::new(image(&pushed.reference)))
+        .await
+        .unwrap();
+    assert_eq!(pulled.digest.unwrap().to_string(), pushed.digest);
+    assert_eq!(pulled.id, here.config().digest());
+    assert!(
+        folder
+            .runtime
+            .status(&image(&pushed.by_digest))
+            .await
+            .unwrap()
+            .is_some()
+    );
+    folder
+        .runtime
+        .pull(&PullRequest::new(image(&pushed.by_digest)))
+        .await
+        .unwrap();
+    folder.runtime.remove(&image(&pushed.by_digest)).await.unwrap();
+    assert_eq!(folder.blobs(), 0);
 }
 
 #[tokio::test]
@@ -330,19 +391,14 @@ async fn a_folder_of_another_kind_is_refused() {
 }
 
 #[rstest]
-#[case::one_platform(false)]
-#[case::several_platforms(true)]
+#[case::one_platform(Shape::One(Format::Oci))]
+#[case::several_platforms(Shape::Several(Format::Oci))]
+#[case::docker(Shape::One(Format::Docker))]
+#[case::docker_several_platforms(Shape::Several(Format::Docker))]
 #[tokio::test]
-async fn skopeo_reads_the_folder(#[case] several: bool) {
+async fn skopeo_reads_the_folder(#[case] shape: Shape) {
     let folder = Folder::start().await;
-    let here = Recipe::random(1, 2, 20_000).build();
-    let pushed = if several {
-        let elsewhere = Recipe::random(5, 1, 5000).platform(Platform::linux("riscv64")).build();
-        let index = Index::new(Format::Oci, vec![elsewhere, here.clone()]);
-        folder.registry.push_index(&index, "app", "v1").await.unwrap()
-    } else {
-        folder.registry.push(&here, "app", "v1").await.unwrap()
-    };
+    let (here, pushed) = shape.push(&folder.registry, Recipe::random(1, 2, 20_000)).await;
     folder
         .runtime
         .pull(&PullRequest::new(image(&pushed.reference)))
@@ -365,21 +421,19 @@ async fn skopeo_reads_the_folder(#[case] several: bool) {
 }
 
 #[rstest]
-#[case::v1_6(ContainerdVersion::V1_6, false)]
-#[case::v1_6_several_platforms(ContainerdVersion::V1_6, true)]
-#[case::v2(ContainerdVersion::V2, false)]
-#[case::v2_several_platforms(ContainerdVersion::V2, true)]
 #[tokio::test]
-async fn containerd_imports_the_folder(#[case] version: ContainerdVersion, #[case] several: bool) {
+async fn containerd_imports_the_folder(
+    #[values(ContainerdVersion::V1_6, ContainerdVersion::V2)] version: ContainerdVersion,
+    #[values(
+        Shape::One(Format::Oci),
+        Shape::Several(Format::Oci),
+        Shape::One(Format::Docker),
+        Shape::Several(Format::Docker)
+    )]
+    shape: Shape,
+) {
     let folder = Folder::start().await;
-    let here = Recipe::random(1, 2, 20_000).build();
-    let pushed = if several {
-        let elsewhere = Recipe::random(5, 1, 5000).platform(Platform::linux("riscv64")).build();
-        let index = Index::new(Format::Oci, vec![elsewhere, here.clone()]);
-        folder.registry.push_index(&index, "app", "v1").await.unwrap()
-    } else {
-        folder.registry.push(&here, "app", "v1").await.unwrap()
-    };
+    let (_, pushed) = shape.push(&folder.registry, Recipe::random(1, 2, 20_000)).await;
     folder
         .runtime
         .pull(&PullRequest::new(image(&pushed.reference)))

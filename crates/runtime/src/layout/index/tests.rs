@@ -6,12 +6,19 @@ fn image(text: &str) -> ImageRef {
     ImageRef::parse(text).unwrap()
 }
 
-fn target(fill: char) -> Descriptor {
+fn descriptor(fill: char) -> Descriptor {
     Descriptor {
         media_type: "application/vnd.oci.image.manifest.v1+json".to_owned(),
         digest: Digest::sha256(&fill.to_string().repeat(64)).unwrap(),
         size: 7,
         platform: None,
+    }
+}
+
+fn target(fill: char) -> Target {
+    Target {
+        shown: descriptor(fill),
+        source: descriptor(fill),
     }
 }
 
@@ -82,7 +89,7 @@ fn a_moved_tag_takes_its_pin_and_its_aliases_along() {
     let own = index.own_references();
     assert_eq!(own.len(), 2);
     assert!(
-        own.iter().all(|reference| reference.digest == target('b').digest),
+        own.iter().all(|reference| reference.digest == descriptor('b').digest),
         "{own:?}"
     );
 }
@@ -93,7 +100,7 @@ fn removing_an_image_removes_all_its_names_and_no_other() {
     index.name(&image("nginx:1"), &target('a'));
     index.name(&image("nginx:stable"), &target('a'));
     index.name(&image("redis:7"), &target('b'));
-    index.remove(&image(&format!("nginx@{}", target('a').digest)));
+    index.remove(&image(&format!("nginx@{}", descriptor('a').digest)));
     assert_eq!(names(&index), ["redis:7"]);
 }
 
@@ -115,7 +122,7 @@ fn pins_come_and_go() {
     let mut index = Index::default();
     assert!(!index.pin(&image("nginx:1")));
     index.name(&image("nginx:1"), &target('a'));
-    let by_digest = image(&format!("nginx@{}", target('a').digest));
+    let by_digest = image(&format!("nginx@{}", descriptor('a').digest));
     assert!(index.pin(&by_digest));
     assert_eq!(index.own_references()[0].image, by_digest);
     let entries = index.entries().len();
@@ -130,4 +137,29 @@ fn pins_come_and_go() {
     assert!(index.pin(&image("nginx:1")));
     index.unpin(&image("nginx:1"));
     assert_eq!(names(&index), ["nginx:1"], "a name that was pulled stays");
+}
+
+#[test]
+fn an_image_in_another_form_is_known_by_the_digest_of_its_registry() {
+    let mut index = Index::default();
+    let converted = Target {
+        shown: descriptor('c'),
+        source: descriptor('a'),
+    };
+    index.name(&image("nginx:1"), &converted);
+    index
+        .alias(String::new(), &image("nginx:1"), &image("example.com/nginx:1"))
+        .unwrap();
+    let index = Index::parse(&index.to_bytes().unwrap()).unwrap();
+    assert!(index.entries().iter().all(|entry| entry.target() == converted));
+    assert!(
+        index
+            .find(&image(&format!("nginx@{}", descriptor('a').digest)))
+            .is_some()
+    );
+    assert!(
+        index
+            .find(&image(&format!("nginx@{}", descriptor('c').digest)))
+            .is_none()
+    );
 }
