@@ -216,7 +216,7 @@ fn waiting_for_the_world_uses_up_no_try() {
         now = board.wake_at(now).unwrap();
     }
     assert_eq!(board.track(&key("1")).unwrap().attempts, 0);
-    board.wake(at(10_000));
+    board.wake(at(10_000), Reason::RuntimeDown);
     assert_eq!(
         pulls(&board.decide(at(10_000), &wall())).len(),
         1,

@@ -48,9 +48,10 @@ impl Board {
         self.entries = None;
     }
 
-    /// The world has changed (the runtime is back, credentials came): who waits for it tries now.
-    pub fn wake(&mut self, now: Duration) {
-        for track in self.tracks.values_mut() {
+    /// What these were waiting for has happened: they try now.
+    pub fn wake(&mut self, now: Duration, reason: Reason) {
+        let waits = |track: &&mut Track| track.trouble.as_ref().is_some_and(|trouble| trouble.reason == reason);
+        for track in self.tracks.values_mut().filter(waits) {
             wake(track, now);
         }
     }

@@ -1,0 +1,152 @@
+//! Each step as a task, and what its end means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_model::Reason;
+use larder_planner::node::{Chore, Ended, Found, Image, Key};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{Conductor, Done, Job};
+use crate::metrics::PullLabels;
+use crate::pin;
+use crate::pull::Try;
+use crate::wants::Orders;
+
+impl Conductor {
+    pub(super) fn start_look(&mut self, run: u64, key: &Key) {
+        let slot = self.tools.slot.clone();
+        let image = self.board.entry(key).map(|entry| entry.image.clone());
+        let token = self.token(run);
+        let look = async move {
+            let image = match image {
+                Some(Ok(image)) => image,
+                Some(Err(why)) => return Found::Unknown(Reason::InvalidReference, why),
+                None => return Found::Absent,
+            };
+            let asked = match slot.get(|| format!("look up {image}")) {
+                Ok(runtime) => runtime.status(&image).await,
+                Err(error) => Err(error),
+            };
+            match asked {
+                Ok(Some(there)) => Found::Present(Image {
+                    digest: there.digest_in(&image).map(|digest| digest.to_string()),
+                    id: there.id,
+                }),
+                Ok(None) => Found::Absent,
+                Err(error) => Found::Unknown(error.reason(), error.runtime_text()),
+            }
+        };
+        self.spawn(Job::Run(run), async move {
+            tokio::select! {
+                () = token.cancelled() => Done::Looked(run, Found::Absent),
+                found = look => Done::Looked(run, found),
+            }
+        });
+    }
+
+    pub(super) fn start_pull(&mut self, run: u64, key: &Key, attempt: u32, limit: Duration) {
+        let Some(job) = self.attempt(run, key) else {
+            return;
+        };
+        tracing::info!(image = %key, version = job.entry.version, attempt, "pull begins");
+        let puller = self.puller.clone();
+        self.spawn_run(run, limit, async move { puller.attempt(&job).await });
+    }
+
+    pub(super) fn start_dry_run(&mut self, run: u64, key: &Key, limit: Duration) {
+        let Some(job) = self.attempt(run, key) else {
+            return;
+        };
+        let puller = self.puller.clone();
+        self.spawn_run(run, limit, async move { puller.dry_run(&job).await });
+    }
+
+    pub(super) fn start_chore(&mut self, chore: Chore) {
+        let slot = self.tools.slot.clone();
+        let job = Job::Chore(chore.clone());
+        self.spawn(job, async move {
+            let end = pin::carry_out(&slot, &chore).await;
+            Done::Chore(chore, end)
+        });
+    }
+
+    pub(super) fn looked(&mut self, run: u64, found: Found) {
+        self.given_up.remove(&run);
+        if matches!(found, Found::Present(_)) {
+            self.count("present", "");
+        }
+        let (now, wall) = (self.tools.clock.now(), self.tools.clock.wall());
+        self.board.looked(run, found, now, &wall);
+    }
+
+    pub(super) fn ended(&mut self, run: u64, end: Ended, took: Duration) {
+        self.given_up.remove(&run);
+        self.bytes.remove(&run);
+        match &end {
+            Ended::Pulled(_) => {
+                self.count("succeeded", "");
+                self.tools.metrics.seconds.observe(took.as_secs_f64());
+                tracing::info!(run, seconds = took.as_secs_f64(), "pull succeeded");
+                self.tools.refresh.notify_one();
+            }
+            Ended::Failed { reason, words } => {
+                self.count("failed", reason.as_str());
+                tracing::info!(run, %reason, words, "pull failed");
+            }
+            Ended::TimedOut => self.count("failed", Reason::Timeout.as_str()),
+            Ended::Canceled => self.count("failed", Reason::Canceled.as_str()),
+            Ended::Report { .. } => {}
+        }
+        let (now, wall) = (self.tools.clock.now(), self.tools.clock.wall());
+        self.board.ended(run, end, now, &wall);
+    }
+
+    fn count(&self, result: &'static str, reason: &'static str) {
+        self.tools
+            .metrics
+            .pulls
+            .get_or_create(&PullLabels { result, reason })
+            .inc();
+    }
+
+    fn attempt(&self, run: u64, key: &Key) -> Option<Try> {
+        let Orders::Given(given) = &self.orders else {
+            return None;
+        };
+        Some(Try {
+            run,
+            entry: self.board.entry(key)?.clone(),
+            order: given.order.clone(),
+            spec: Arc::clone(&given.spec),
+        })
+    }
+
+    fn token(&mut self, run: u64) -> CancellationToken {
+        let token = CancellationToken::new();
+        self.given_up.insert(run, token.clone());
+        token
+    }
+
+    /// Runs within its time, unless it is given up before.
+    fn spawn_run(&mut self, run: u64, limit: Duration, work: impl Future<Output = Ended> + Send + 'static) {
+        let token = self.token(run);
+        let promises = Arc::clone(&self.puller.promises);
+        self.spawn(Job::Run(run), async move {
+            let began = Instant::now();
+            let end = tokio::select! {
+                () = token.cancelled() => Ended::Canceled,
+                end = timeout(limit, work) => end.unwrap_or(Ended::TimedOut),
+            };
+            // Whoever was given up could not do it himself.
+            promises.lock().await.remove(&run);
+            Done::Ended(run, end, began.elapsed())
+        });
+    }
+
+    fn spawn(&mut self, job: Job, work: impl Future<Output = Done> + Send + 'static) {
+        let id = self.tasks.spawn(work).id();
+        self.jobs.insert(id, job);
+    }
+}

@@ -1,0 +1,186 @@
+//! Watches this node's NodeImage and says what is asked for.
+//!
+//! The watch ends by itself after a random time, so that a fleet that was started together does not come back together.
+//! A watch that is silent for too long is given up and everything is read anew: KubeEdge's MetaServer forgets watches,
+//! and a dead connection looks like a quiet one. Events may repeat or come late; an order that looks older than the one
+//! that is obeyed counts only if a fresh read shows it too.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::api::WatchEvent;
+use larder_api::NodeImage;
+use larder_api::contract::{OrderId, Standing};
+use larder_telemetry::Part;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::node_images::{ApiError, Listed, NodeImages};
+use crate::wants::{Given, Orders, Seen};
+
+/// Seconds after which the API server ends a watch: a random number of these.
+const WATCH_SECONDS: std::ops::Range<u32> = 300..900;
+
+/// Pauses after failures.
+const PAUSES: std::ops::Range<Duration> = Duration::from_millis(500)..Duration::from_secs(30);
+
+pub(crate) struct Desired {
+    pub(crate) api: NodeImages,
+    pub(crate) orders: watch::Sender<Orders>,
+    pub(crate) seen: watch::Sender<Option<Seen>>,
+    pub(crate) silence: Duration,
+    pub(crate) health: Part,
+}
+
+pub(crate) async fn run(mut desired: Desired, stop: CancellationToken) {
+    let mut failures = 0_u32;
+    loop {
+        let round = tokio::select! {
+            () = stop.cancelled() => return,
+            round = desired.round(&mut failures) => round,
+        };
+        if let Err(error) = round {
+            failures += 1;
+            desired.health.waiting(error.text());
+            // Once per outage: the readiness page shows the rest.
+            if failures == 1 {
+                tracing::warn!(error = error.text(), "the API is away; going on with the last orders");
+            }
+            let longest = PAUSES.end.min(PAUSES.start * 2_u32.saturating_pow(failures.min(10)));
+            let pause = rand::random_range(PAUSES.start / 2..=longest);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(pause) => {}
+            }
+        }
+    }
+}
+
+impl Desired {
+    /// One list and the watch that follows it.
+    async fn round(&mut self, failures: &mut u32) -> Result<(), ApiError> {
+        let Listed {
+            object,
+            mut resource_version,
+        } = self.api.list().await?;
+        if *failures > 0 {
+            tracing::info!("the API is back");
+        }
+        *failures = 0;
+        self.health.ready();
+        match object {
+            Some(object) => self.take(&object).await?,
+            // Offline, MetaServer answers with an empty list that has no version: it proves nothing.
+            None if resource_version.is_empty() => {}
+            None => self.withdraw(),
+        }
+        let seconds = rand::random_range(WATCH_SECONDS);
+        let mut events = self.api.watch(&resource_version, seconds).await?;
+        let silence = rand::random_range(self.silence / 2..=self.silence);
+        while let Ok(event) = timeout(silence, events.next()).await {
+            match event {
+                None => return Ok(()),
+                Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => self.take(&object).await?,
+                Some(Ok(WatchEvent::Deleted(_))) => self.confirm_deletion().await?,
+                Some(Ok(WatchEvent::Bookmark(bookmark))) => resource_version = bookmark.metadata.resource_version,
+                // Too old a version: list anew. It is no failure of the API.
+                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return Ok(()),
+                Some(Ok(WatchEvent::Error(status))) => {
+                    let source = Box::new(kube::Error::Api(status));
+                    return Err(ApiError::Failed {
+                        doing: "watch our NodeImage",
+                        source,
+                    });
+                }
+                Some(Err(error)) => return Err(error),
+            }
+        }
+        tracing::debug!(resource_version, "the watch was silent for too long; reading anew");
+        Ok(())
+    }
+
+    async fn take(&mut self, object: &NodeImage) -> Result<(), ApiError> {
+        if object.metadata.deletion_timestamp.is_some() {
+            tracing::info!("our NodeImage is being deleted");
+        }
+        let Some(order) = OrderId::of(&object.metadata) else {
+            return Ok(());
+        };
+        let standing = match &*self.orders.borrow() {
+            Orders::Given(given) => given.order.standing_of(&order),
+            Orders::Unknown | Orders::Withdrawn => Standing::AnotherObject,
+        };
+        match standing {
+            Standing::Same => self.show(object),
+            Standing::Newer | Standing::AnotherObject => self.obey(object, order),
+            Standing::Older => {
+                // A late event, or a restored etcd: only a fresh read can tell.
+                if let Some(fresh) = self.api.get().await?
+                    && let Some(order) = OrderId::of(&fresh.metadata)
+                {
+                    tracing::info!(generation = order.generation, "a fresh read settles which order holds");
+                    self.obey(&fresh, order);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&self, object: &NodeImage, order: OrderId) {
+        self.show(object);
+        let given = Given {
+            order,
+            spec: object.spec.clone().into(),
+            said: object.status.clone().map(Into::into),
+        };
+        self.orders.send_if_modified(|orders| {
+            let same = matches!(orders, Orders::Given(known) if known.order == given.order && known.spec == given.spec);
+            if !same {
+                *orders = Orders::Given(given);
+            }
+            !same
+        });
+    }
+
+    fn show(&self, object: &NodeImage) {
+        self.seen.send_replace(Some(seen_of(object)));
+    }
+
+    /// Events of a deletion may be late, too: the object may be there again.
+    async fn confirm_deletion(&mut self) -> Result<(), ApiError> {
+        let Listed {
+            object,
+            resource_version,
+        } = self.api.list().await?;
+        match object {
+            Some(object) => self.take(&object).await?,
+            None if resource_version.is_empty() => {}
+            None => self.withdraw(),
+        }
+        Ok(())
+    }
+
+    fn withdraw(&self) {
+        self.seen.send_replace(None);
+        self.orders.send_if_modified(|orders| {
+            let news = matches!(orders, Orders::Given(_));
+            if news {
+                tracing::info!("our NodeImage is gone; all orders are withdrawn");
+                *orders = Orders::Withdrawn;
+            }
+            news
+        });
+    }
+}
+
+/// What the report needs to know of an object.
+pub(crate) fn seen_of(object: &NodeImage) -> Seen {
+    let rest = (&object.metadata, &object.spec);
+    Seen {
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
+        rest_bytes: serde_json::to_vec(&rest).map_or(0, |bytes| bytes.len()),
+        status: object.status.clone(),
+    }
+}

@@ -1,0 +1,198 @@
+//! Connects to the runtime, and keeps a picture of what it holds.
+//!
+//! A picture is taken at the start, after everything that we change, when the runtime says that somebody else changed
+//! something, and every few minutes in case it did not say so. A runtime that goes away is waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use larder_model::ByteSize;
+use larder_planner::node::{Holdings, OwnName};
+use larder_runtime::detect::detect;
+use larder_runtime::{ImageEvents, ImageRuntime, Purpose, RuntimeError, Support, connect};
+use larder_telemetry::Part;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::RuntimeSource;
+use crate::clock::Clock;
+use crate::slot::RuntimeSlot;
+use crate::wants::Picture;
+
+/// A runtime that deletes ten images says so ten times.
+const GATHER: Duration = Duration::from_millis(200);
+
+/// A new picture at least this often, or up to twice as seldom.
+const REGULARLY: Duration = Duration::from_mins(5);
+
+/// Longest pause between two attempts to reach the runtime.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+pub(crate) struct Inventory {
+    pub(crate) source: RuntimeSource,
+    pub(crate) slot: RuntimeSlot,
+    pub(crate) picture: watch::Sender<Option<Picture>>,
+    pub(crate) refresh: Arc<Notify>,
+    pub(crate) clock: Clock,
+    pub(crate) pin_share: u8,
+    pub(crate) health: Part,
+}
+
+pub(crate) async fn run(inventory: Inventory, stop: CancellationToken) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = inventory.follow() => {}
+    }
+}
+
+impl Inventory {
+    async fn follow(mut self) {
+        let runtime = self.reach().await;
+        self.slot.fill(Arc::clone(&runtime));
+        let mut away = Pauses::default();
+        loop {
+            match self.watch_over(&*runtime, &mut away).await {
+                Ok(()) => {}
+                Err(error) => {
+                    if away.first() {
+                        tracing::warn!(error = error.text(), "the container runtime is away; waiting for it");
+                    }
+                    self.health.waiting(error.text());
+                    // Nobody must plan with a picture of what is gone.
+                    self.picture.send_if_modified(|picture| picture.take().is_some());
+                    away.pause().await;
+                }
+            }
+        }
+    }
+
+    /// Waits until a runtime answers for the first time.
+    async fn reach(&mut self) -> Arc<dyn ImageRuntime> {
+        let place = match &self.source {
+            RuntimeSource::Given(runtime) => return Arc::clone(runtime),
+            RuntimeSource::Found(place) => place.clone(),
+        };
+        let mut pauses = Pauses::default();
+        loop {
+            let endpoint = match &place.endpoint {
+                Some(endpoint) => Ok(endpoint.clone()),
+                None => detect(&place.host_root)
+                    .await
+                    .map(|found| found.endpoint)
+                    .map_err(|none| none.to_string()),
+            };
+            let reached = match endpoint {
+                Ok(endpoint) => connect(&endpoint, &place.host_root).await.map_err(|error| error.text()),
+                Err(none) => Err(none),
+            };
+            match reached {
+                Ok(runtime) => return runtime,
+                Err(why) => {
+                    if pauses.first() {
+                        tracing::warn!(why, "no container runtime answers yet; waiting for it");
+                    }
+                    self.health.waiting(why);
+                }
+            }
+            pauses.pause().await;
+        }
+    }
+
+    /// Takes pictures until the runtime fails or its events end.
+    async fn watch_over(&self, runtime: &dyn ImageRuntime, away: &mut Pauses) -> Result<(), RuntimeError> {
+        // Listening begins before looking, so that nothing falls in between.
+        let capabilities = runtime.capabilities().await?;
+        let mut events: Option<ImageEvents> = match capabilities.events {
+            Support::Yes => Some(runtime.events().await?),
+            Support::No(_) => None,
+        };
+        loop {
+            let picture = self.take(runtime).await?;
+            if away.over() {
+                tracing::info!(runtime = picture.runtime, "the container runtime answers");
+            }
+            self.health.ready();
+            self.picture.send_replace(Some(picture));
+            let regularly = rand::random_range(REGULARLY..REGULARLY * 2);
+            tokio::select! {
+                () = self.refresh.notified() => {}
+                () = sleep(regularly) => {}
+                open = next(&mut events) => if !open {
+                    return Ok(());
+                },
+            }
+            // More may follow at once; a stream that ends here is noticed in the next round.
+            while timeout(GATHER, next(&mut events)).await == Ok(true) {}
+        }
+    }
+
+    async fn take(&self, runtime: &dyn ImageRuntime) -> Result<Picture, RuntimeError> {
+        let taken = self.clock.now();
+        let version = runtime.version().await?;
+        let capabilities = runtime.capabilities().await?;
+        let own = runtime.own_references().await?;
+        let images = runtime.list().await?;
+        let image_fs = match runtime.image_fs().await {
+            Ok(fs) => Some((fs.capacity, fs.free)),
+            Err(error) => {
+                tracing::debug!(error = error.text(), "the image filesystem cannot be measured");
+                None
+            }
+        };
+        let names = images.iter().flat_map(|image| {
+            let names = image.tags.iter().chain(&image.digests);
+            names.map(|name| (name.clone(), (image.id.clone(), image.size)))
+        });
+        let own = own.into_iter().map(|own| OwnName {
+            image: own.image,
+            alias: match own.purpose {
+                Purpose::Pin => None,
+                Purpose::Alias(name) => Some(name),
+            },
+            digest: own.digest.to_string(),
+        });
+        let budget = |(capacity, _): (ByteSize, ByteSize)| ByteSize(capacity.0 / 100 * u64::from(self.pin_share));
+        Ok(Picture {
+            runtime: version.to_string(),
+            holdings: Holdings {
+                taken,
+                names: names.collect(),
+                own: own.collect(),
+                pin_budget: image_fs.map(budget),
+                no_pin: capabilities.pin.why_not().map(str::to_owned),
+                no_alias: capabilities.alias.why_not().map(str::to_owned),
+            },
+            image_fs,
+        })
+    }
+}
+
+/// The next event; false when there will be none. Without events it never ends.
+async fn next(events: &mut Option<ImageEvents>) -> bool {
+    match events {
+        Some(events) => events.next().await.is_some(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Growing pauses, and whether this is the first of an outage.
+#[derive(Default)]
+struct Pauses(u32);
+
+impl Pauses {
+    fn first(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn over(&mut self) -> bool {
+        std::mem::take(&mut self.0) > 0
+    }
+
+    async fn pause(&mut self) {
+        self.0 += 1;
+        let longest = (Duration::from_millis(250) * 2_u32.saturating_pow(self.0.min(8))).min(PAUSE_MAX);
+        sleep(rand::random_range(longest / 2..=longest)).await;
+    }
+}

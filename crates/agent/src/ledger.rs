@@ -1,0 +1,225 @@
+//! The agent's memory on disk: the last orders, and where each entry stands. It makes the agent work without the API, and
+//! keeps it from pulling a finished image again after kill -9.
+//!
+//! One file, written in transactions. A file that cannot be read, or is of a later version, is put aside and the agent
+//! starts anew: the API and the runtime remember the rest. Times are those of the steady clock, which starts over with
+//! the machine; the name of the boot stands beside them.
+
+mod record;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_planner::node::{Key, Track};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+
+use self::record::{Record, StoredOrders, StoredTrack};
+use crate::clock::Clock;
+use crate::wants::Orders;
+
+const FILE: &str = "ledger.redb";
+
+/// Few small records: redb's own default would allow a gigabyte of cache.
+const CACHE_BYTES: usize = 256 * 1024;
+
+const RECORDS: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("records");
+const ORDERS: &str = "orders";
+const TRACK: &str = "track/";
+
+/// Why the agent cannot keep its memory.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The folder cannot be used.
+    #[error("cannot keep the agent's state in {}; give it a folder that it may write, with --state-dir", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Another agent uses it.
+    #[error("the agent's ledger {} is in use; another agent runs with the same --state-dir", .path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be opened.
+    #[error("cannot open the agent's ledger {}", .path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the store says.
+        source: Box<redb::Error>,
+    },
+}
+
+/// What an earlier life remembers.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) orders: Orders,
+    pub(crate) tracks: BTreeMap<Key, Track>,
+}
+
+/// The open ledger; without a folder it remembers nothing.
+pub(crate) struct Ledger {
+    database: Option<Arc<Database>>,
+    /// What is on disk, to write only what changed.
+    written: BTreeMap<String, Vec<u8>>,
+}
+
+impl Ledger {
+    pub(crate) async fn open(folder: Option<&Path>, clock: &Clock) -> Result<(Self, Memory), LedgerError> {
+        let Some(folder) = folder else {
+            let empty = Self {
+                database: None,
+                written: BTreeMap::new(),
+            };
+            return Ok((empty, Memory::default()));
+        };
+        let folder = folder.to_owned();
+        let opened = tokio::task::spawn_blocking(move || open_in(&folder)).await;
+        let (database, written) = opened.map_err(|join| LedgerError::Folder {
+            path: PathBuf::from(FILE),
+            source: std::io::Error::other(join),
+        })??;
+        let memory = remember(&written, clock);
+        let ledger = Self {
+            database: Some(Arc::new(database)),
+            written,
+        };
+        Ok((ledger, memory))
+    }
+
+    /// Writes what changed. A failure is told once it is over: the agent goes on, it only remembers less.
+    pub(crate) async fn save(&mut self, orders: &Orders, tracks: &BTreeMap<Key, Track>, clock: &Clock) {
+        let Some(database) = &self.database else {
+            return;
+        };
+        let wanted = records(orders, tracks, clock.boot(), clock.now(), &self.written);
+        let changes: Vec<(String, Option<Vec<u8>>)> = changes(&self.written, &wanted);
+        if changes.is_empty() {
+            return;
+        }
+        let database = Arc::clone(database);
+        let saved = tokio::task::spawn_blocking(move || write(&database, &changes)).await;
+        match saved {
+            Ok(Ok(())) => self.written = wanted,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the ledger cannot be written; a restart would forget the latest results")
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the ledger cannot be written; a restart would forget the latest results")
+            }
+        }
+    }
+}
+
+fn open_in(folder: &Path) -> Result<(Database, BTreeMap<String, Vec<u8>>), LedgerError> {
+    std::fs::create_dir_all(folder).map_err(|source| LedgerError::Folder {
+        path: folder.to_owned(),
+        source,
+    })?;
+    let path = folder.join(FILE);
+    match open_file(&path) {
+        Ok(opened) => Ok(opened),
+        Err(redb::Error::DatabaseAlreadyOpen) => Err(LedgerError::InUse { path }),
+        Err(error) => {
+            let aside = path.with_extension("redb.unreadable");
+            tracing::warn!(%error, aside = %aside.display(), "the ledger cannot be read; it is put aside and a new one begun");
+            std::fs::rename(&path, &aside).map_err(|source| LedgerError::Folder {
+                path: folder.to_owned(),
+                source,
+            })?;
+            open_file(&path).map_err(|source| LedgerError::Open {
+                path,
+                source: Box::new(source),
+            })
+        }
+    }
+}
+
+fn open_file(path: &Path) -> Result<(Database, BTreeMap<String, Vec<u8>>), redb::Error> {
+    let database = Database::builder().set_cache_size(CACHE_BYTES).create(path)?;
+    let transaction = database.begin_write()?;
+    transaction.open_table(RECORDS)?;
+    transaction.commit()?;
+    let mut written = BTreeMap::new();
+    for record in database.begin_read()?.open_table(RECORDS)?.iter()? {
+        let (key, value) = record?;
+        written.insert(key.value().to_owned(), value.value().to_vec());
+    }
+    Ok((database, written))
+}
+
+fn write(database: &Database, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut table = transaction.open_table(RECORDS)?;
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(table.insert(key.as_str(), value.as_slice())?),
+                None => drop(table.remove(key.as_str())?),
+            }
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn changes(before: &BTreeMap<String, Vec<u8>>, after: &BTreeMap<String, Vec<u8>>) -> Vec<(String, Option<Vec<u8>>)> {
+    let gone = before
+        .keys()
+        .filter(|key| !after.contains_key(*key))
+        .map(|key| (key.clone(), None));
+    let new = after.iter().filter(|(key, value)| before.get(*key) != Some(*value));
+    gone.chain(new.map(|(key, value)| (key.clone(), Some(value.clone()))))
+        .collect()
+}
+
+/// What should be on disk. A track that did not change keeps the time of its last change.
+fn records(
+    orders: &Orders,
+    tracks: &BTreeMap<Key, Track>,
+    boot: &str,
+    now: Duration,
+    before: &BTreeMap<String, Vec<u8>>,
+) -> BTreeMap<String, Vec<u8>> {
+    let mut wanted = BTreeMap::new();
+    if let Orders::Given(given) = orders {
+        wanted.insert(ORDERS.to_owned(), Record::V1(StoredOrders::of(given)).to_bytes());
+    }
+    for (key, track) in tracks {
+        let name = format!("{TRACK}{}\n{}", key.name, key.tag);
+        let stored = StoredTrack::of(key, track, boot, now);
+        let known = before
+            .get(&name)
+            .and_then(|bytes| Record::<StoredTrack>::from_bytes(bytes));
+        let same = known.is_some_and(|Record::V1(known)| known.is_as_good_as(&stored));
+        let bytes = match before.get(&name) {
+            Some(bytes) if same => bytes.clone(),
+            _ => Record::V1(stored).to_bytes(),
+        };
+        wanted.insert(name, bytes);
+    }
+    wanted
+}
+
+fn remember(written: &BTreeMap<String, Vec<u8>>, clock: &Clock) -> Memory {
+    let orders = written
+        .get(ORDERS)
+        .and_then(|bytes| Record::<StoredOrders>::from_bytes(bytes));
+    let tracks = written.iter().filter(|(name, _)| name.starts_with(TRACK));
+    let tracks = tracks.filter_map(|(_, bytes)| {
+        let Record::V1(stored) = Record::<StoredTrack>::from_bytes(bytes)?;
+        Some(stored.resumed(clock.boot(), clock.now()))
+    });
+    Memory {
+        orders: orders.map_or(Orders::Unknown, |Record::V1(stored)| Orders::Given(stored.given())),
+        tracks: tracks.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+use jiff::Timestamp;
+use larder_api::contract::OrderId;
+use larder_api::node_image::{ImageSpec, ImageTagSpec, NodeImageSpec};
+use larder_planner::node::{Board, Ended, Image, Step, entries};
+
+use super::*;
+use crate::wants::Given;
+
+fn clock(boot: &str, seconds: u64) -> Clock {
+    Clock::new(boot, Duration::from_secs(seconds), || Timestamp::UNIX_EPOCH)
+}
+
+fn orders(tags: &[&str]) -> Orders {
+    let tag = |tag: &&str| ImageTagSpec {
+        tag: (*tag).into(),
+        ..ImageTagSpec::default()
+    };
+    let image = ImageSpec {
+        tags: tags.iter().map(tag).collect(),
+        ..ImageSpec::default()
+    };
+    let spec = NodeImageSpec {
+        images: [("app".to_owned(), image)].into(),
+        ..NodeImageSpec::default()
+    };
+    Orders::Given(Given {
+        order: OrderId {
+            uid: "uid".into(),
+            generation: 3,
+        },
+        spec: Arc::new(spec),
+        said: None,
+    })
+}
+
+/// A board whose first entry has been pulled and whose second is being pulled.
+fn board(orders: &Orders, clock: &Clock) -> Board {
+    let Orders::Given(given) = orders else { panic!() };
+    let mut board = Board::new(2);
+    board.orders(entries(&given.spec), None, clock.now());
+    let steps = board.decide(clock.now(), &clock.wall());
+    let Step::Pull { run, .. } = steps[0] else {
+        panic!("{steps:?}")
+    };
+    let image = Image {
+        id: "id".into(),
+        digest: None,
+    };
+    board.ended(run, Ended::Pulled(image), clock.now(), &clock.wall());
+    board
+}
+
+#[tokio::test]
+async fn a_later_life_remembers_orders_and_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = clock("boot", 100);
+    let orders = orders(&["1", "2"]);
+    let board = board(&orders, &first);
+    let (mut ledger, memory) = Ledger::open(Some(folder.path()), &first).await.unwrap();
+    assert_eq!((memory.orders, memory.tracks.len()), (Orders::Unknown, 0));
+    ledger.save(&orders, board.tracks(), &first).await;
+    drop(ledger);
+    let (_, memory) = Ledger::open(Some(folder.path()), &clock("boot", 107)).await.unwrap();
+    assert_eq!(memory.orders, orders);
+    let states: Vec<(String, bool, u32)> = memory
+        .tracks
+        .iter()
+        .map(|(key, track)| (key.tag.clone(), track.is_there(), track.attempts))
+        .collect();
+    assert_eq!(states, [("1".to_owned(), true, 1), ("2".to_owned(), false, 0)]);
+}
+
+#[tokio::test]
+async fn entries_that_left_are_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = clock("boot", 1);
+    let both = orders(&["1", "2"]);
+    let (mut ledger, _) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
+    ledger.save(&both, board(&both, &clock).tracks(), &clock).await;
+    let one = orders(&["2"]);
+    ledger.save(&one, board(&one, &clock).tracks(), &clock).await;
+    drop(ledger);
+    let (_, memory) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
+    assert_eq!(
+        memory.tracks.keys().map(|key| key.tag.as_str()).collect::<Vec<_>>(),
+        ["2"]
+    );
+}
+
+#[tokio::test]
+async fn a_second_agent_on_the_same_folder_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = clock("boot", 1);
+    let _first = Ledger::open(Some(folder.path()), &clock).await.unwrap();
+    let Err(error) = Ledger::open(Some(folder.path()), &clock).await else {
+        panic!("two agents share a ledger");
+    };
+    assert!(matches!(error, LedgerError::InUse { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join(FILE),
+        "no database at all, but long enough to look at",
+    )
+    .unwrap();
+    let (_, memory) = Ledger::open(Some(folder.path()), &clock("boot", 1)).await.unwrap();
+    assert_eq!(memory.orders, Orders::Unknown);
+    assert!(folder.path().join("ledger.redb.unreadable").exists());
+}
+
+#[tokio::test]
+async fn bytes_of_a_running_pull_are_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = clock("boot", 1);
+    let orders = orders(&["1", "2"]);
+    let mut board = board(&orders, &clock);
+    let (mut ledger, _) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
+    ledger.save(&orders, board.tracks(), &clock).await;
+    let before = ledger.written.clone();
+    board.progress(2, 10, 100);
+    ledger.save(&orders, board.tracks(), &clock).await;
+    assert_eq!(ledger.written, before);
+}
+
+/// Records of the first version as they lie on disks out there. A change of this text is a change of the format.
+const ORDERS_V1: &str = r#"{"V1":{"order":{"uid":"u","generation":7},"spec":{"images":{"app":{"tags":[{"tag":"1","pullPolicy":{"timeoutSeconds":600,"backoffLimit":3,"ttlSecondsAfterFinished":0},"version":2}]}}}}}"#;
+const TRACK_V1: &str = r#"{"V1":{"key":{"name":"app","tag":"1"},"boot":"b","saved":{"secs":9,"nanos":0},"track":{"version":2,"seen":{"secs":5,"nanos":0},"spent":{"secs":1,"nanos":0},"stage":{"Done":"Succeeded"},"changed":{"secs":8,"nanos":0},"attempts":1,"waits":0,"lost":0,"again":false,"trouble":null,"note":null,"start_time":"1970-01-01T00:00:00Z","completion_time":"1970-01-01T00:00:08Z","bytes":{"done":5,"total":5},"digest":"sha256:1","image_id":"id","last_succeeded":{"version":2,"digest":"sha256:1","completionTime":"1970-01-01T00:00:08Z"}}}}"#;
+
+#[test]
+fn records_of_the_first_version_stay_readable() {
+    let Record::V1(orders) = Record::<StoredOrders>::from_bytes(ORDERS_V1.as_bytes()).unwrap();
+    assert_eq!(Record::V1(orders).to_bytes(), ORDERS_V1.as_bytes());
+    let Record::V1(track) = Record::<StoredTrack>::from_bytes(TRACK_V1.as_bytes()).unwrap();
+    assert_eq!(String::from_utf8(Record::V1(track).to_bytes()).unwrap(), TRACK_V1);
+}
+
+#[test]
+fn a_record_of_a_later_version_is_passed_over() {
+    assert!(Record::<StoredTrack>::from_bytes(br#"{"V9":{"key":1}}"#).is_none());
+}

@@ -1,0 +1,254 @@
+//! One try to pull one image: credentials, checks, the runtime's pull with an eye on its bytes, a look whether the image
+//! is really there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_api::NodeImageSpec;
+use larder_api::contract::OrderId;
+use larder_model::{ByteSize, ImageRef, NodeName, Reason};
+use larder_planner::node::{Ended, Entry, Image, Measured, Promise, judge, room_for};
+use larder_registry::{Credential, Platform, RegistryClient};
+use larder_runtime::{ImageRuntime, PullRequest, RuntimeError, Sandbox};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::{sleep, timeout};
+
+use crate::checks;
+use crate::credentials::{Credentials, Logins};
+use crate::slot::RuntimeSlot;
+
+/// Moments of the first looks at a pull's bytes; later ones follow every second.
+const FIRST_LOOKS: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+];
+const LATER_LOOKS: Duration = Duration::from_secs(1);
+
+/// How long a registry may take to tell an image's size. It is asked only to look before leaping.
+const SIZE_LIMIT: Duration = Duration::from_secs(20);
+
+/// Bytes of a running pull.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) run: u64,
+    pub(crate) done: u64,
+    pub(crate) total: u64,
+}
+
+/// What every try works with.
+#[derive(Clone)]
+pub(crate) struct Puller {
+    pub(crate) node: NodeName,
+    pub(crate) slot: RuntimeSlot,
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) registry: RegistryClient,
+    pub(crate) gc_threshold: u8,
+    /// Bytes promised to running pulls, by their number.
+    pub(crate) promises: Arc<Mutex<BTreeMap<u64, ByteSize>>>,
+    /// Where bytes are told. A report that does not fit is lost; the next one says more.
+    pub(crate) moved: mpsc::Sender<Moved>,
+}
+
+/// One try.
+pub(crate) struct Try {
+    pub(crate) run: u64,
+    pub(crate) entry: Entry,
+    pub(crate) order: OrderId,
+    pub(crate) spec: Arc<NodeImageSpec>,
+}
+
+/// Why a try failed.
+pub(crate) struct Failure {
+    pub(crate) reason: Reason,
+    pub(crate) words: String,
+}
+
+impl Failure {
+    pub(crate) fn new(reason: Reason, words: impl Into<String>) -> Self {
+        Self {
+            reason,
+            words: words.into(),
+        }
+    }
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        Self::new(error.reason(), error.runtime_text())
+    }
+}
+
+impl Puller {
+    /// Tries once. Dropping the future gives the pull up, in the runtime too.
+    pub(crate) async fn attempt(&self, attempt: &Try) -> Ended {
+        let end = self.pull(attempt).await;
+        self.promises.lock().await.remove(&attempt.run);
+        match end {
+            Ok(image) => Ended::Pulled(image),
+            Err(Failure { reason, words }) => Ended::Failed { reason, words },
+        }
+    }
+
+    async fn pull(&self, attempt: &Try) -> Result<Image, Failure> {
+        let entry = &attempt.entry;
+        let image = entry
+            .image
+            .as_ref()
+            .map_err(|why| Failure::new(Reason::InvalidReference, why.clone()))?;
+        let runtime = self.slot.get(|| format!("pull {image}"))?;
+        let logins = self.logins(attempt, image).await?;
+        if !entry.checks.is_empty() {
+            self.check(attempt, image, &*runtime, logins.credentials.clone())
+                .await?;
+        }
+        let sandbox = Sandbox {
+            labels: entry.sandbox.labels.clone(),
+            annotations: entry.sandbox.annotations.clone(),
+        };
+        let request = |auth: Option<Credential>| PullRequest {
+            auth,
+            sandbox: sandbox.clone(),
+            ..PullRequest::new(image.clone())
+        };
+        let mut requests: Vec<PullRequest> = logins
+            .credentials
+            .into_iter()
+            .map(|login| request(Some(login)))
+            .collect();
+        if requests.is_empty() {
+            requests.push(request(None));
+        }
+        let mut last = None;
+        for request in &requests {
+            match self.watched(attempt.run, &*runtime, request).await {
+                Ok(pulled) => return pulled_and_there(&*runtime, image, pulled).await,
+                // The next login may be the right one. Any other trouble is the same for all of them.
+                Err(error) if error.reason() == Reason::AuthDenied => last = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut denied = last.map_or_else(
+            || Failure::new(Reason::Internal, "there was nothing to try"),
+            Failure::from,
+        );
+        if let Some(why) = logins.plugin_failure {
+            denied.words = format!("{} ({why})", denied.words);
+        }
+        Err(denied)
+    }
+
+    /// What the image may be pulled with.
+    pub(crate) async fn logins(&self, attempt: &Try, image: &ImageRef) -> Result<Logins, Failure> {
+        self.credentials
+            .for_entry(&self.node, &attempt.order, &attempt.spec, &attempt.entry, image)
+            .await
+    }
+
+    /// Pulls, and tells how far it is.
+    async fn watched(
+        &self,
+        run: u64,
+        runtime: &dyn ImageRuntime,
+        request: &PullRequest,
+    ) -> Result<larder_runtime::PulledImage, RuntimeError> {
+        let watcher = async {
+            let mut looks = FIRST_LOOKS.into_iter();
+            loop {
+                sleep(looks.next().unwrap_or(LATER_LOOKS)).await;
+                if let Ok(Some(progress)) = runtime.progress(&request.image).await {
+                    let moved = Moved {
+                        run,
+                        done: progress.done.0,
+                        total: progress.total.0,
+                    };
+                    self.moved.try_send(moved).ok();
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            pulled = runtime.pull(request) => pulled,
+            never = watcher => never,
+        }
+    }
+
+    async fn check(
+        &self,
+        attempt: &Try,
+        image: &ImageRef,
+        runtime: &dyn ImageRuntime,
+        logins: Vec<Credential>,
+    ) -> Result<(), Failure> {
+        let asked = |check: &str| attempt.entry.checks.iter().any(|known| known == check);
+        let proc = Path::new("/proc");
+        let mut measured = Measured::default();
+        if asked("cpu") {
+            measured.cpu = checks::cpu(proc).await;
+        }
+        if asked("mem") {
+            measured.memory = checks::memory(proc).await;
+        }
+        if asked("disk") {
+            let fs = runtime.image_fs().await?;
+            measured.image_fs = Some((fs.capacity, fs.free));
+            measured.missing = self.size(image, logins).await.ok();
+        }
+        // Held over judging and promising, so that two pulls are not promised the same room.
+        let mut promises = self.promises.lock().await;
+        let promise = Promise {
+            bytes: promises.values().copied().sum(),
+            gc_threshold: self.gc_threshold,
+        };
+        judge(&attempt.entry.checks, &measured, promise).map_err(|why| Failure::new(Reason::CheckFailed, why))?;
+        if let Some(missing) = measured.missing {
+            promises.insert(attempt.run, room_for(missing));
+        }
+        Ok(())
+    }
+
+    /// Compressed bytes of the image, asked of the registry.
+    pub(crate) async fn size(&self, image: &ImageRef, logins: Vec<Credential>) -> Result<ByteSize, Failure> {
+        let ask = async {
+            let repository = self.registry.repository(image, logins)?;
+            repository.image_for(&Platform::of_this_machine()).await
+        };
+        match timeout(SIZE_LIMIT, ask).await {
+            Ok(Ok(image)) => Ok(image.download_size()),
+            Ok(Err(error)) => Err(Failure::new(error.reason, error.message)),
+            Err(_) => Err(Failure::new(
+                Reason::Unreachable,
+                "the registry did not tell the image's size in time",
+            )),
+        }
+    }
+}
+
+/// Success is said only of an image that the runtime shows.
+async fn pulled_and_there(
+    runtime: &dyn ImageRuntime,
+    image: &ImageRef,
+    pulled: larder_runtime::PulledImage,
+) -> Result<Image, Failure> {
+    let there = runtime.status(image).await?;
+    let shown = there.filter(|there| {
+        pulled.digest.as_ref().is_none_or(|digest| {
+            there
+                .digests
+                .iter()
+                .any(|known| known.reference().digest() == Some(digest))
+        })
+    });
+    match shown {
+        Some(there) => Ok(Image {
+            id: there.id,
+            digest: pulled.digest.map(|digest| digest.to_string()),
+        }),
+        None => Err(Failure::new(
+            Reason::Internal,
+            "the runtime says that it pulled the image, but does not have it; somebody may have removed it at once",
+        )),
+    }
+}

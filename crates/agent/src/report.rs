@@ -1,0 +1,138 @@
+//! Writes the NodeImage's status: the only writes that an agent sends.
+//!
+//! Results and waits are written at once, a running pull after a second, bytes as seldom as the entry asks. Whatever
+//! comes together is written together, and while a write is under way the next ones gather. A write that fails is
+//! repeated with growing pauses, and at once when the API shows itself again. Nothing is written only to be seen alive.
+
+mod due;
+
+use std::time::Duration;
+
+use larder_api::contract::{NODE_IMAGE_BYTES_MAX, status_patch};
+use larder_api::node_image::{AgentStatus, ImageFsStatus, NodeImageStatus};
+use larder_model::ByteSize;
+use larder_planner::node::fit;
+use tokio::sync::watch;
+use tokio::time::sleep_until;
+use tokio_util::sync::CancellationToken;
+
+use self::due::Desk;
+use crate::clock::Clock;
+use crate::desired::seen_of;
+use crate::metrics::{Metrics, WriteLabels};
+use crate::node_images::NodeImages;
+use crate::wants::{Seen, Wanted};
+
+/// Pauses after failed writes.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+pub(crate) struct Report {
+    pub(crate) api: NodeImages,
+    pub(crate) shown: watch::Receiver<Option<Wanted>>,
+    pub(crate) seen: watch::Receiver<Option<Seen>>,
+    pub(crate) public_key: Option<String>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
+}
+
+pub(crate) async fn run(mut report: Report, stop: CancellationToken) {
+    let mut desk = Desk::default();
+    let mut failures = 0_u32;
+    let mut not_before = Duration::ZERO;
+    loop {
+        if report.seen.has_changed().unwrap_or(false) {
+            desk.take_seen(report.seen.borrow_and_update().clone());
+            not_before = Duration::ZERO;
+        }
+        let status = report.wanted_status(&desk);
+        let now = report.clock.now();
+        let due = status
+            .as_ref()
+            .and_then(|(wanted, status)| desk.due(wanted, status, now));
+        match (due.map(|due| due.max(not_before)), status) {
+            (Some(due), Some((wanted, status))) if due <= now => {
+                if report.write(&mut desk, &wanted, status).await {
+                    failures = 0;
+                } else {
+                    failures += 1;
+                    let longest = (PAUSE_MIN * 2_u32.saturating_pow(failures.min(10))).min(PAUSE_MAX);
+                    not_before = report.clock.now() + rand::random_range(longest / 2..=longest);
+                }
+                // A last report on the way out is worth a try, a second one is not.
+                if stop.is_cancelled() {
+                    return;
+                }
+            }
+            (due, _) => {
+                if stop.is_cancelled() {
+                    return;
+                }
+                let wake = async {
+                    match due {
+                        Some(due) => sleep_until(report.clock.instant(due)).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = wake => {}
+                    Ok(()) = report.shown.changed() => {}
+                    Ok(()) = report.seen.changed() => report.seen.mark_changed(),
+                }
+            }
+        }
+    }
+}
+
+impl Report {
+    /// What the object's status should be, if there is an object and something to say about it.
+    fn wanted_status(&mut self, desk: &Desk) -> Option<(Wanted, NodeImageStatus)> {
+        let wanted = self.shown.borrow_and_update().clone()?;
+        let seen = desk.seen().filter(|seen| seen.uid == wanted.uid)?;
+        let mut status = wanted.shown.status.clone();
+        status.first_sync_status = seen.status.as_ref().and_then(|status| status.first_sync_status.clone());
+        status.agent = Some(AgentStatus {
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            runtime: wanted.runtime.clone(),
+            public_key: self.public_key.clone(),
+            last_seen: Some(self.clock.wall()),
+        });
+        status.image_fs = wanted.image_fs.map(|(capacity, free)| ImageFsStatus {
+            capacity: signed(capacity),
+            free: signed(free),
+        });
+        fit(&mut status, NODE_IMAGE_BYTES_MAX.saturating_sub(seen.rest_bytes));
+        Some((wanted, status))
+    }
+
+    /// Writes, and says whether that went well.
+    async fn write(&self, desk: &mut Desk, wanted: &Wanted, status: NodeImageStatus) -> bool {
+        let before = desk.seen().and_then(|seen| seen.status.as_ref());
+        let Some(patch) = status_patch(before, &status) else {
+            return true;
+        };
+        let answer = self.api.patch_status(&patch).await;
+        let result = if answer.is_ok() { "ok" } else { "failed" };
+        self.metrics.writes.get_or_create(&WriteLabels { result }).inc();
+        match answer {
+            Ok(object) => {
+                desk.written(wanted, seen_of(&object), self.clock.now());
+                true
+            }
+            Err(error) if error.is_not_found() => {
+                // It was deleted; the watch says so in a moment.
+                tracing::info!("our NodeImage is not there; nothing is reported until it is");
+                false
+            }
+            Err(error) => {
+                desk.tell_failure(&error.text());
+                false
+            }
+        }
+    }
+}
+
+fn signed(size: ByteSize) -> i64 {
+    i64::try_from(size.0).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,154 @@
+//! When the next write is due: a comparison of what the API shows with what it should show.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use larder_api::node_image::{ImageTagStatus, NodeImageStatus};
+use larder_planner::node::Key;
+
+use crate::wants::{Seen, Wanted};
+
+/// Entries that leave are taken out of the status together.
+const GATHER_LEAVING: Duration = Duration::from_secs(2);
+
+/// What the agent says about itself changes seldom, but at the start its parts come one after the other.
+const GATHER_AGENT: Duration = Duration::from_millis(300);
+
+/// What is known about the object, and when what was written.
+#[derive(Default)]
+pub(super) struct Desk {
+    seen: Option<Seen>,
+    /// Resource version after our own last write: what comes by the watch and is older is old news.
+    own_version: Option<u64>,
+    /// When the bytes of an entry may be written next.
+    bytes_next: BTreeMap<Key, Duration>,
+    leaving_since: Option<Duration>,
+    agent_since: Option<Duration>,
+    failed: bool,
+}
+
+impl Desk {
+    pub(super) fn seen(&self) -> Option<&Seen> {
+        self.seen.as_ref()
+    }
+
+    /// Takes what the API shows.
+    pub(super) fn take_seen(&mut self, seen: Option<Seen>) {
+        let Some(seen) = seen else {
+            self.seen = None;
+            self.own_version = None;
+            return;
+        };
+        let same_object = self.seen.as_ref().is_some_and(|known| known.uid == seen.uid);
+        let version = seen.resource_version.parse::<u64>().ok();
+        let old_news = same_object
+            && version
+                .zip(self.own_version)
+                .is_some_and(|(version, own)| version < own);
+        match &mut self.seen {
+            // Its status is older than our last write, the rest is news.
+            Some(known) if old_news => known.rest_bytes = seen.rest_bytes,
+            known => *known = Some(seen),
+        }
+    }
+
+    /// Remembers a write that went well.
+    pub(super) fn written(&mut self, wanted: &Wanted, seen: Seen, now: Duration) {
+        if std::mem::take(&mut self.failed) {
+            tracing::info!("the status is written again");
+        }
+        self.own_version = seen.resource_version.parse().ok();
+        self.seen = Some(seen);
+        self.leaving_since = None;
+        self.agent_since = None;
+        // Spread by up to a fifth, so that a fleet does not write in step.
+        let next = |every: &Duration| now + every.mul_f64(rand::random_range(0.8..1.2));
+        self.bytes_next = wanted
+            .shown
+            .progress
+            .iter()
+            .map(|(key, every)| (key.clone(), next(every)))
+            .collect();
+    }
+
+    /// Says once per outage that writing fails.
+    pub(super) fn tell_failure(&mut self, error: &str) {
+        if !std::mem::replace(&mut self.failed, true) {
+            tracing::warn!(error, "the status cannot be written; results are kept and told later");
+        }
+    }
+
+    /// When to write; none if the API shows everything.
+    pub(super) fn due(&mut self, wanted: &Wanted, status: &NodeImageStatus, now: Duration) -> Option<Duration> {
+        let empty = NodeImageStatus::default();
+        let shown = self.seen.as_ref().and_then(|seen| seen.status.clone());
+        let before = shown.as_ref().unwrap_or(&empty);
+        let known = tags(before);
+        let now_wanted = tags(status);
+        let mut due: Option<Duration> = None;
+        let mut at = |moment: Duration| due = Some(due.map_or(moment, |due| due.min(moment)));
+        for (key, tag) in &now_wanted {
+            match known.get(key) {
+                Some(before) if before == tag => {}
+                Some(before) if differ_in_bytes_only(before, tag) => {
+                    at(self.bytes_next.get(key).copied().unwrap_or(now))
+                }
+                _ => at(wanted.shown.due.get(key).copied().unwrap_or(now)),
+            }
+        }
+        if known.keys().any(|key| !now_wanted.contains_key(key)) {
+            at(*self.leaving_since.get_or_insert(now) + GATHER_LEAVING);
+        }
+        if differ_in_agent(before, status) {
+            at(*self.agent_since.get_or_insert(now) + GATHER_AGENT);
+        }
+        // Counts alone: somebody else wrote them, or a status from before.
+        if due.is_none() && counts(before) != counts(status) {
+            return Some(now);
+        }
+        due
+    }
+}
+
+fn tags(status: &NodeImageStatus) -> BTreeMap<Key, &ImageTagStatus> {
+    let all = status
+        .image_statuses
+        .iter()
+        .flat_map(|(name, image)| image.tags.iter().map(move |tag| (name, tag)));
+    let key = |name: &String, tag: &ImageTagStatus| Key {
+        name: name.clone(),
+        tag: tag.tag.clone(),
+    };
+    all.map(|(name, tag)| (key(name, tag), tag)).collect()
+}
+
+fn differ_in_bytes_only(before: &ImageTagStatus, after: &ImageTagStatus) -> bool {
+    let without_bytes = |tag: &ImageTagStatus| ImageTagStatus {
+        progress: None,
+        bytes_done: None,
+        bytes_total: None,
+        ..tag.clone()
+    };
+    without_bytes(before) == without_bytes(after)
+}
+
+fn differ_in_agent(before: &NodeImageStatus, after: &NodeImageStatus) -> bool {
+    let said = |status: &NodeImageStatus| {
+        let agent = status.agent.clone().unwrap_or_default();
+        (agent.version, agent.runtime, agent.public_key)
+    };
+    said(before) != said(after)
+}
+
+fn counts(status: &NodeImageStatus) -> [i32; 5] {
+    [
+        status.desired,
+        status.waiting,
+        status.pulling,
+        status.succeeded,
+        status.failed,
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! What an agent is started with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use larder_model::NodeName;
+use larder_runtime::RuntimeEndpoint;
+
+/// Everything that can be set. Nothing here is a secret.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node, and the name of its NodeImage.
+    pub node: NodeName,
+    /// Where key and ledger lie. None: both are forgotten with the process, as hollow nodes and single pulls want it.
+    pub state_dir: Option<PathBuf>,
+    /// Pulls at once.
+    pub max_pulls: usize,
+    /// Used share of the image filesystem, in percent, at which the kubelet cleans up.
+    pub gc_threshold: u8,
+    /// Share of the image filesystem, in percent, that pinned images may take up.
+    pub pin_share: u8,
+    /// Where containerd's `hosts.toml` files lie, to ask registries as the runtime would.
+    pub hosts_dir: Option<PathBuf>,
+    /// How often the NodeImage is read anew although the watch is silent. A real API server sends bookmarks once a
+    /// minute, so this strikes only where something is broken; KubeEdge's MetaServer sends none.
+    pub silence: Duration,
+}
+
+impl Settings {
+    /// The usual settings for this node.
+    pub fn new(node: NodeName) -> Self {
+        Self {
+            node,
+            state_dir: None,
+            max_pulls: 3,
+            gc_threshold: 85,
+            pin_share: 50,
+            hosts_dir: None,
+            silence: Duration::from_mins(3),
+        }
+    }
+}
+
+/// Where the runtime is.
+#[derive(Clone, Debug)]
+pub struct RuntimePlace {
+    /// Its socket; none: it is looked for.
+    pub endpoint: Option<RuntimeEndpoint>,
+    /// Where this process sees the node's root filesystem.
+    pub host_root: PathBuf,
+}
+
+impl Default for RuntimePlace {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            host_root: PathBuf::from("/"),
+        }
+    }
+}
