@@ -120,19 +120,16 @@ fn with_versions(
 /// Changes the schema of the one derived version, as JSON.
 #[expect(clippy::expect_used, reason = "invariant: a schema that serde wrote, serde reads")]
 fn edit_schema(crd: &mut CustomResourceDefinition, edit: impl FnOnce(&mut Value)) {
-    for validation in crd
+    let derived = crd
         .spec
         .versions
-        .iter_mut()
-        .take(1)
-        .filter_map(|version| version.schema.as_mut())
-    {
-        let mut json = serde_json::to_value(&validation.open_api_v3_schema).expect("invariant: a schema is JSON");
-        edit(&mut json);
-        let schema: JSONSchemaProps = serde_json::from_value(json).expect("invariant: an edited schema is a schema");
-        validation.open_api_v3_schema = Some(schema);
-        return;
-    }
+        .first_mut()
+        .and_then(|version| version.schema.as_mut());
+    let validation = derived.expect("invariant: the derive macro writes one version with a schema");
+    let mut json = serde_json::to_value(&validation.open_api_v3_schema).expect("invariant: a schema is JSON");
+    edit(&mut json);
+    let schema: JSONSchemaProps = serde_json::from_value(json).expect("invariant: an edited schema is a schema");
+    validation.open_api_v3_schema = Some(schema);
 }
 
 fn column(name: &str, type_: &str, json_path: &str) -> CustomResourceColumnDefinition {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::schema;
 
@@ -13,7 +13,7 @@ use crate::schema;
 #[serde(rename_all = "camelCase")]
 pub struct JobProgress {
     /// `Complete`, `Failed` and `Progressing`, so that `kubectl wait` works.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "conditions", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 
@@ -32,4 +32,56 @@ pub struct JobProgress {
     /// How many nodes failed or wait, for each reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, i32>,
+}
+
+/// Reads conditions of which only the type is given, as the schema allows: one that somebody wrote by hand must not make a
+/// whole job unreadable. A condition without a time changed at the beginning of time.
+fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Written {
+        last_transition_time: Time,
+        message: String,
+        observed_generation: Option<i64>,
+        reason: String,
+        status: String,
+        r#type: String,
+    }
+
+    impl Default for Written {
+        fn default() -> Self {
+            Self {
+                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+                message: String::new(),
+                observed_generation: None,
+                reason: String::new(),
+                status: String::new(),
+                r#type: String::new(),
+            }
+        }
+    }
+
+    let written = Vec::<Written>::deserialize(deserializer)?;
+    let complete = |condition: Written| Condition {
+        last_transition_time: condition.last_transition_time,
+        message: condition.message,
+        observed_generation: condition.observed_generation,
+        reason: condition.reason,
+        status: condition.status,
+        type_: condition.r#type,
+    };
+    Ok(written.into_iter().map(complete).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_condition_with_a_type_alone_is_readable() {
+        let progress: JobProgress = serde_json::from_value(json!({ "conditions": [{ "type": "Complete" }] })).unwrap();
+        assert_eq!(progress.conditions[0].type_, "Complete");
+        assert_eq!(progress.conditions[0].status, "");
+    }
 }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 fn reference() -> String {
     let label = "[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?";
     let port = ":0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])";
-    let host = format!(r"{label}([.]{label})*{port}|{label}([.]{label})+|localhost|\\[[a-fA-F0-9:]+\\]({port})?");
+    let host =
+        format!(r"{label}([.]{label})*{port}|{label}([.]{label})+|localhost|\\[[a-fA-F0-9]*:[a-fA-F0-9:]*\\]({port})?");
     let element = "[a-z0-9]+(([.]|__?|-+)[a-z0-9]+)*";
     let without_dot = "[a-z0-9]+((__?|-+)[a-z0-9]+)*";
     let name = format!("({host})/{element}(/{element})*|{without_dot}(/{element})+|{element}");

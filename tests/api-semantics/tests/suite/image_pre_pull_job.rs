@@ -47,6 +47,11 @@ async fn images_and_nodes(#[values(Target::KubeApiserver)] target: Target) {
         ),
         accept("node names", nodes("nodeNames: [edgenode1, edgenode2]")),
         accept("nodes", nodes("nodes: [edgenode1, edgenode2]")),
+        accept(
+            "names beside labels that are null",
+            nodes("nodeNames: [edgenode1], labelSelector: null"),
+        ),
+        refuse("labels that are null", nodes("labelSelector: null"), NONE),
         accept("one node twice counts once", nodes("nodeNames: [edgenode1, edgenode1]")),
         accept(
             "labels",

@@ -65,6 +65,7 @@ fn parallelism(images: &str) -> Vec<Case> {
             "parallelism must be an integer from 0",
         ),
         refuse("parallelism is a fraction", with("1.5"), "spec.parallelism"),
+        accept("parallelism is null", with("null")),
         refuse("parallelism is a list", with("[5]"), "spec.parallelism"),
     ]
 }
@@ -75,6 +76,7 @@ fn selector(images: &str) -> Vec<Case> {
     let requirement = |value: &str| with(&format!("{{matchExpressions: [{value}]}}"));
     vec![
         accept("empty selector", with("{}")),
+        accept("selector is null", with("null")),
         accept("selector by names", with("{names: [node-1, node-2]}")),
         accept(
             "selector by labels",
@@ -174,6 +176,7 @@ fn labels(images: &str) -> Vec<Case> {
             label("{zone: 5}"),
             "spec.selector.matchLabels.zone",
         ),
+        accept("label value that is null counts as not given", label("{zone: null}")),
         refuse(
             "empty label key",
             label("{\"\": a}"),
@@ -220,6 +223,10 @@ fn pod_selector(images: &str) -> Vec<Case> {
             "pods beside an empty selector",
             with("podSelector: {matchLabels: {a: b}}, selector: {}"),
             BOTH,
+        ),
+        accept(
+            "pods beside a selector that is null",
+            with("podSelector: {matchLabels: {a: b}}, selector: null"),
         ),
         refuse(
             "pods by an expression without values",
