@@ -1,0 +1,132 @@
+//! What was typed. The texts here are the program's help.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Container images on every node before anything needs them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "larder",
+    version,
+    after_help = "Exit codes: 0 done; 1 the job failed or the file has faults; 2 wrong usage or file; 3 API not reachable; \
+                  4 --timeout over; 130 interrupted."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which cluster, as in kubectl.
+#[derive(Debug, Args)]
+pub(crate) struct Cluster {
+    /// Path of the kubeconfig file
+    #[arg(long, global = true, env = "KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig file to use
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// Namespace to use, instead of the context's
+    #[arg(long, short, global = true, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Submit jobs, show their progress and wait for their end
+    Run(Run),
+    /// Show jobs: all of them, or one with its nodes
+    Status(Status),
+    /// Check files by the rules of the CRDs, without a cluster
+    Lint(Lint),
+    /// Print the CRDs as YAML
+    Crds,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// File with the jobs (YAML or JSON, several documents may stand in one); - for standard input
+    #[arg(long, short, required = true, value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+
+    /// Give up waiting after this long; the jobs go on
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Name of a job, with its kind in front if several kinds have one of that name: imagepulljob/web
+    pub(crate) job: Option<String>,
+
+    /// Jobs of all namespaces
+    #[arg(long, short = 'A')]
+    pub(crate) all_namespaces: bool,
+
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lint {
+    /// Files to check; - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Json,
+    Yaml,
+}
+
+/// A duration as people write it: `90`, `90s`, `5m`, `2h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        other => return Err(format!("`{other}` is no unit; use s, m or h, as in 5m")),
+    };
+    let count: u64 = digits
+        .parse()
+        .map_err(|_| "write a number with a unit, as in 90s or 5m".to_owned())?;
+    Ok(Duration::from_secs(count.saturating_mul(unit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use rstest::rstest;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[rstest]
+    #[case::seconds("90", Ok(90))]
+    #[case::seconds_with_unit("90s", Ok(90))]
+    #[case::minutes("5m", Ok(300))]
+    #[case::hours("2h", Ok(7200))]
+    #[case::no_number("m", Err("write a number with a unit, as in 90s or 5m"))]
+    #[case::unknown_unit("3d", Err("`d` is no unit; use s, m or h, as in 5m"))]
+    fn durations(#[case] text: &str, #[case] want: Result<u64, &str>) {
+        assert_eq!(duration(text), want.map(Duration::from_secs).map_err(str::to_owned));
+    }
+}

@@ -1,0 +1,7 @@
+//! One file for each command.
+
+pub(crate) mod completions;
+pub(crate) mod crds;
+pub(crate) mod lint;
+pub(crate) mod run;
+pub(crate) mod status;

@@ -1,0 +1,120 @@
+//! `larder lint`: the rules of the CRDs, offline.
+//!
+//! There is no second implementation of them: each object is offered to the embedded API server as a dry run, and what it
+//! answers is printed. What only the controller can see (the parts of image objects) is not checked here.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use larder_localplane::{Config, Localplane};
+use serde_json::Value;
+
+use crate::args::Lint;
+use crate::failure::{Failure, chain};
+use crate::manifest::{self, Document};
+use crate::output;
+
+pub(crate) async fn run(arguments: Lint) -> Result<(), Failure> {
+    let mut documents = Vec::new();
+    for file in &arguments.files {
+        documents.extend(manifest::read(file)?);
+    }
+    let crds = larder_api::crds();
+    let plane = Localplane::start(Config::new(crds.clone())).await;
+    let plane = plane.map_err(|error| Failure::wrong(format!("the rules cannot be loaded: {}", chain(&error))))?;
+    let client = Client::new(plane.service(), "default");
+    let mut faults = 0;
+    for document in &documents {
+        let found = check(&client, &crds, document).await?;
+        faults += found.len();
+        let title = format!("{}: {}", document.place, document.title());
+        if found.is_empty() {
+            output::line(&format!("{title}: ok"));
+        }
+        for fault in found {
+            output::line(&format!("{title}: {fault}"));
+        }
+    }
+    plane.shutdown().await;
+    if faults == 0 { Ok(()) } else { Err(Failure::said()) }
+}
+
+/// The faults of one object, each in a sentence.
+async fn check(
+    client: &Client,
+    crds: &[CustomResourceDefinition],
+    document: &Document,
+) -> Result<Vec<String>, Failure> {
+    let Some(collection) = collection(crds, document.text("/apiVersion"), document.text("/kind")) else {
+        return Ok(vec![format!(
+            "{} is none of Larder's kinds",
+            document.text("/apiVersion")
+        )]);
+    };
+    let mut object = document.object.clone();
+    // Which namespaces exist is the cluster's business.
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("namespace");
+    }
+    // Asked twice: an API server that looks for unknown fields looks at nothing else when it finds one.
+    let mut faults = offer(
+        client,
+        &format!("{collection}?dryRun=All&fieldValidation=Ignore"),
+        &object,
+    )
+    .await?;
+    let strict = offer(
+        client,
+        &format!("{collection}?dryRun=All&fieldValidation=Strict"),
+        &object,
+    )
+    .await?;
+    let unknown = strict
+        .iter()
+        .filter_map(|fault| fault.split_once("strict decoding error: "));
+    faults.extend(unknown.flat_map(|(_, fields)| fields.split(", ")).map(str::to_owned));
+    Ok(faults)
+}
+
+/// What the API server has against an object.
+async fn offer(client: &Client, address: &str, object: &Value) -> Result<Vec<String>, Failure> {
+    let body = serde_json::to_vec(object).map_err(|error| Failure::wrong(error.to_string()))?;
+    let request = http::Request::post(address)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(body)
+        .map_err(|error| Failure::wrong(error.to_string()))?;
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(Vec::new()),
+        Err(kube::Error::Api(status)) => {
+            let causes = status
+                .details
+                .as_ref()
+                .map(|details| details.causes.as_slice())
+                .unwrap_or_default();
+            let faults = causes
+                .iter()
+                .map(|cause| format!("{}: {}", cause.field, cause.message))
+                .collect::<Vec<_>>();
+            Ok(if faults.is_empty() {
+                vec![status.message.clone()]
+            } else {
+                faults
+            })
+        }
+        Err(error) => Err(Failure::from_api("checking", &error)),
+    }
+}
+
+/// The address of a kind's objects, if it is one of ours and serves that version.
+fn collection(crds: &[CustomResourceDefinition], api_version: &str, kind: &str) -> Option<String> {
+    let (group, version) = api_version.split_once('/')?;
+    let crd = crds
+        .iter()
+        .find(|crd| crd.spec.group == group && crd.spec.names.kind == kind)?;
+    crd.spec.versions.iter().find(|served| served.name == version)?;
+    let namespace = if crd.spec.scope == "Namespaced" {
+        "/namespaces/default"
+    } else {
+        ""
+    };
+    Some(format!("/apis/{group}/{version}{namespace}/{}", crd.spec.names.plural))
+}

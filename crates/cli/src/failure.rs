@@ -1,0 +1,126 @@
+//! What an error says, in one sentence with what to do, and which exit code it has. Scripts rely on the codes.
+
+use std::process::ExitCode;
+
+use crate::output;
+
+/// The end of a command that did not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    sentence: Option<String>,
+}
+
+impl Failure {
+    /// The job failed, or the file has faults; it was said already.
+    pub(crate) fn said() -> Self {
+        Self {
+            code: 1,
+            sentence: None,
+        }
+    }
+
+    /// Wrong usage or file.
+    pub(crate) fn wrong(sentence: impl Into<String>) -> Self {
+        Self {
+            code: 2,
+            sentence: Some(sentence.into()),
+        }
+    }
+
+    /// The API cannot be reached, or does not let us in.
+    pub(crate) fn unreachable(sentence: impl Into<String>) -> Self {
+        Self {
+            code: 3,
+            sentence: Some(sentence.into()),
+        }
+    }
+
+    /// `--timeout` is over.
+    pub(crate) fn timeout(sentence: impl Into<String>) -> Self {
+        Self {
+            code: 4,
+            sentence: Some(sentence.into()),
+        }
+    }
+
+    /// Ctrl-C.
+    pub(crate) fn interrupted() -> Self {
+        Self {
+            code: 130,
+            sentence: None,
+        }
+    }
+
+    /// What the API answered while we were doing something.
+    pub(crate) fn from_api(doing: &str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 401 => Self::unreachable(format!(
+                "{doing}: the API server does not accept the credentials; they may have expired, log in again"
+            )),
+            kube::Error::Api(status) if status.code == 403 => {
+                Self::unreachable(format!("{doing}: not allowed: {}", status.message))
+            }
+            kube::Error::Api(status) if status.code == 404 && status.message.contains("could not find") => {
+                Self::wrong(format!(
+                    "{doing}: the cluster does not know this kind; install the CRDs: larder crds | kubectl apply --server-side -f -"
+                ))
+            }
+            kube::Error::Api(status) => Self::wrong(format!("{doing}: {}", status.message)),
+            other => Self::unreachable(format!("{doing}: the API server cannot be reached: {}", chain(other))),
+        }
+    }
+
+    /// Prints the sentence and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        if let Some(sentence) = &self.sentence {
+            output::error(sentence);
+        }
+        ExitCode::from(self.code)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (u8, Option<&str>) {
+        (self.code, self.sentence.as_deref())
+    }
+}
+
+/// An error with its causes, each said once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::expired(401, "Unauthorized", 3, "log in again")]
+    #[case::forbidden(403, "you may not", 3, "not allowed: you may not")]
+    #[case::unknown_kind(404, "the server could not find the requested resource", 2, "install the CRDs")]
+    #[case::not_found(404, "imagepulljobs \"web\" not found", 2, "\"web\" not found")]
+    #[case::refused(422, "spec.image: Required value", 2, "spec.image: Required value")]
+    fn api_errors(#[case] code: u16, #[case] message: &str, #[case] exit: u8, #[case] says: &str) {
+        let status = Status {
+            code,
+            message: message.into(),
+            ..Status::default()
+        };
+        let failure = Failure::from_api("reading jobs", &kube::Error::Api(Box::new(status)));
+        let (found, sentence) = failure.parts();
+        assert_eq!(found, exit);
+        assert!(sentence.unwrap().starts_with("reading jobs: "), "{sentence:?}");
+        assert!(sentence.unwrap().contains(says), "{sentence:?}");
+    }
+}

@@ -1,0 +1,200 @@
+//! What a person wants to know of a job, whatever its kind. Pure: objects in, a view out.
+
+use kube::ResourceExt;
+use larder_api::conditions::{COMPLETE, FAILED};
+use larder_api::progress::JobProgress;
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
+use serde::Serialize;
+
+/// One job. Field names are the output of `-o json`, on which scripts rely.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct JobView {
+    pub(crate) kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) phase: Phase,
+    pub(crate) desired: i32,
+    pub(crate) active: i32,
+    pub(crate) succeeded: i32,
+    pub(crate) failed: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes_total: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes_done: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) eta_seconds: Option<i64>,
+    pub(crate) message: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) enum Phase {
+    /// No controller has looked at it yet.
+    #[default]
+    New,
+    Running,
+    Complete,
+    Failed,
+}
+
+impl Phase {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Phase::New => "New",
+            Phase::Running => "Running",
+            Phase::Complete => "Complete",
+            Phase::Failed => "Failed",
+        }
+    }
+
+    pub(crate) fn is_final(self) -> bool {
+        matches!(self, Phase::Complete | Phase::Failed)
+    }
+}
+
+impl JobView {
+    /// `imagepulljob/web`, as kubectl names it.
+    pub(crate) fn title(&self) -> String {
+        format!("{}/{}", self.kind.to_ascii_lowercase(), self.name)
+    }
+
+    fn with_progress(mut self, progress: &JobProgress) -> Self {
+        self.bytes_total = progress.bytes_total;
+        self.bytes_done = progress.bytes_done;
+        self.eta_seconds = progress.eta_seconds;
+        self.phase = phase(progress);
+        self
+    }
+}
+
+/// The conditions say it, for every kind alike.
+fn phase(progress: &JobProgress) -> Phase {
+    let holds = |kind: &str| {
+        progress
+            .conditions
+            .iter()
+            .any(|condition| condition.type_ == kind && condition.status == "True")
+    };
+    if holds(COMPLETE) {
+        Phase::Complete
+    } else if holds(FAILED) {
+        Phase::Failed
+    } else {
+        Phase::Running
+    }
+}
+
+impl From<&ImagePullJob> for JobView {
+    fn from(job: &ImagePullJob) -> Self {
+        let view = Self {
+            kind: "ImagePullJob",
+            namespace: job.namespace(),
+            name: job.name_any(),
+            ..Self::default()
+        };
+        let Some(status) = &job.status else { return view };
+        Self {
+            desired: status.desired,
+            active: status.active,
+            succeeded: status.succeeded,
+            failed: status.failed,
+            message: status.message.clone().unwrap_or_default(),
+            ..view
+        }
+        .with_progress(&status.progress)
+    }
+}
+
+impl From<&ImageListPullJob> for JobView {
+    fn from(job: &ImageListPullJob) -> Self {
+        let view = Self {
+            kind: "ImageListPullJob",
+            namespace: job.namespace(),
+            name: job.name_any(),
+            ..Self::default()
+        };
+        let Some(status) = &job.status else { return view };
+        let said = status
+            .progress
+            .conditions
+            .iter()
+            .find(|condition| condition.status == "True");
+        Self {
+            desired: status.desired,
+            active: status.active,
+            succeeded: status.succeeded,
+            failed: status.completed - status.succeeded,
+            message: said.map(|condition| condition.message.clone()).unwrap_or_default(),
+            ..view
+        }
+        .with_progress(&status.progress)
+    }
+}
+
+impl From<&ImagePrePullJob> for JobView {
+    fn from(job: &ImagePrePullJob) -> Self {
+        let view = Self {
+            kind: "ImagePrePullJob",
+            name: job.name_any(),
+            ..Self::default()
+        };
+        let Some(status) = &job.status else { return view };
+        let working = status
+            .node_status
+            .iter()
+            .filter(|node| node.phase.as_deref() == Some("InProgress"))
+            .count();
+        Self {
+            desired: status.desired,
+            active: i32::try_from(working).unwrap_or(i32::MAX),
+            succeeded: status.succeeded,
+            failed: status.failed,
+            message: status.reason.clone().unwrap_or_default(),
+            ..view
+        }
+        .with_progress(&status.progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_api::ImagePullJobStatus;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn job(status: &serde_json::Value) -> ImagePullJob {
+        let status: ImagePullJobStatus = serde_json::from_value(status.clone()).unwrap();
+        let mut job = ImagePullJob::new("web", larder_api::ImagePullJobSpec::default());
+        job.metadata.namespace = Some("default".into());
+        job.status = Some(status);
+        job
+    }
+
+    #[rstest]
+    #[case::running(json!({"desired": 3, "active": 1}), Phase::Running)]
+    #[case::complete(json!({"conditions": [{"type": "Complete", "status": "True"}]}), Phase::Complete)]
+    #[case::failed(json!({"conditions": [{"type": "Complete", "status": "False"}, {"type": "Failed", "status": "True"}]}), Phase::Failed)]
+    fn phases(#[case] status: serde_json::Value, #[case] want: Phase) {
+        assert_eq!(JobView::from(&job(&status)).phase, want);
+    }
+
+    #[test]
+    fn a_job_that_nobody_looked_at_is_new() {
+        let job = ImagePullJob::new("web", larder_api::ImagePullJobSpec::default());
+        assert_eq!(JobView::from(&job).phase, Phase::New);
+    }
+
+    #[test]
+    fn the_json_is_what_scripts_rely_on() {
+        let view = JobView::from(&job(
+            &json!({"desired": 3, "active": 1, "succeeded": 2, "bytesTotal": 10, "bytesDone": 5, "etaSeconds": 4, "message": "job is running, progress 66.7%"}),
+        ));
+        assert_eq!(
+            serde_json::to_value(view).unwrap(),
+            json!({"kind": "ImagePullJob", "namespace": "default", "name": "web", "phase": "Running", "desired": 3, "active": 1, "succeeded": 2,
+                   "failed": 0, "bytesTotal": 10, "bytesDone": 5, "etaSeconds": 4, "message": "job is running, progress 66.7%"})
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Files with Kubernetes objects: YAML or JSON, several documents in one.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// One object of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    /// Where it stands, for error messages: `job.yaml`, or `job.yaml, document 2`.
+    pub(crate) place: String,
+    /// The object.
+    pub(crate) object: Value,
+}
+
+impl Document {
+    pub(crate) fn text(&self, pointer: &str) -> &str {
+        self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// `ImagePullJob web`, for messages.
+    pub(crate) fn title(&self) -> String {
+        let name = [self.text("/metadata/name"), self.text("/metadata/generateName")];
+        let name = name
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or("(without a name)");
+        format!("{} {name}", self.text("/kind"))
+    }
+}
+
+/// Reads all objects of a file, or of standard input for `-`. `List` objects are taken apart.
+pub(crate) fn read(path: &Path) -> Result<Vec<Document>, Failure> {
+    let shown = if path == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    let text = text.map_err(|error| Failure::wrong(format!("{shown} cannot be read: {error}")))?;
+    parse(&shown, &text)
+}
+
+fn parse(shown: &str, text: &str) -> Result<Vec<Document>, Failure> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
+        .map_err(|error| Failure::wrong(format!("{shown} is not YAML: {}", first_line(&error.to_string()))))?;
+    let several = documents.len() > 1;
+    let mut found = Vec::new();
+    for (number, object) in documents
+        .into_iter()
+        .enumerate()
+        .filter(|(_, object)| !object.is_null())
+    {
+        let place = if several {
+            format!("{shown}, document {}", number + 1)
+        } else {
+            shown.to_owned()
+        };
+        if object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && object["items"].is_array() {
+            let items = object["items"].as_array().cloned().unwrap_or_default();
+            found.extend(items.into_iter().map(|object| Document {
+                place: place.clone(),
+                object,
+            }));
+        } else {
+            found.push(Document { place, object });
+        }
+    }
+    for document in &found {
+        if document.text("/apiVersion").is_empty() || document.text("/kind").is_empty() {
+            return Err(Failure::wrong(format!(
+                "{}: not a Kubernetes object; apiVersion and kind must be given",
+                document.place
+            )));
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::wrong(format!("{shown} holds no object")));
+    }
+    Ok(found)
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_documents_and_lists_are_taken_apart() {
+        let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: A}\n- {apiVersion: v1, kind: B}\n---\napiVersion: v1\nkind: C\n";
+        let found = parse("x.yaml", text).unwrap();
+        let kinds: Vec<&str> = found.iter().map(|document| document.text("/kind")).collect();
+        assert_eq!(kinds, ["A", "B", "C"]);
+        assert_eq!(found[2].place, "x.yaml, document 2");
+    }
+
+    #[test]
+    fn json_is_yaml() {
+        assert_eq!(parse("x", r#"{"apiVersion": "v1", "kind": "A"}"#).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_object_is_said_with_its_place() {
+        let failure = parse("x.yaml", "kind: A\n").unwrap_err();
+        assert_eq!(
+            failure.parts(),
+            (
+                2,
+                Some("x.yaml: not a Kubernetes object; apiVersion and kind must be given")
+            )
+        );
+        assert_eq!(
+            parse("x.yaml", "").unwrap_err().parts(),
+            (2, Some("x.yaml holds no object"))
+        );
+        assert!(
+            parse("x.yaml", "a: [")
+                .unwrap_err()
+                .parts()
+                .1
+                .unwrap()
+                .starts_with("x.yaml is not YAML: ")
+        );
+    }
+}
