@@ -109,7 +109,6 @@ const RULES: &[(Reason, &[&str])] = &[
             "authentication required",
             "no basic auth credentials",
             "incorrect username or password",
-            "invalid username/password",
             "status code 401",
             "status code 403",
         ],
@@ -182,15 +181,21 @@ fn by_code(code: Code, text: &str) -> Reason {
     }
 }
 
-/// The text without what stands in double quotes: image names and addresses, which may hold any word.
+/// The text without image names, addresses and paths, which may hold any word: what stands in double quotes, and words
+/// with a slash in them.
 fn without_names(message: &str) -> String {
-    let mut outside = String::with_capacity(message.len());
-    for (number, part) in message.split('"').enumerate() {
-        if number % 2 == 0 {
-            outside.push_str(part);
+    let outside_quotes = message.split('"').step_by(2);
+    let mut text = String::with_capacity(message.len());
+    for word in outside_quotes.flat_map(str::split_whitespace) {
+        let is_name = word.contains('/') && word != "i/o";
+        match (is_name, word.ends_with(':')) {
+            (false, _) => text.push_str(word),
+            (true, true) => text.push(':'),
+            (true, false) => continue,
         }
+        text.push(' ');
     }
-    outside
+    text
 }
 
 #[cfg(test)]

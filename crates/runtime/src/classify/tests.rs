@@ -185,6 +185,27 @@ use super::*;
     r#"failed to pull and unpack image "r.example/unauthorized/not-found/x509:no-space": something odd"#,
     Reason::Internal
 )]
+#[case::a_bare_name_full_of_words(
+    Code::NotFound,
+    r#"failed to resolve reference "x": r.example/forbidden/connection-refused/tls:x509: not found"#,
+    Reason::NotFound
+)]
+#[case::an_address_full_of_words(
+    Code::Unknown,
+    "unexpected status from HEAD request to https://r.example/v2/unauthorized/manifests/denied: 503 Service Unavailable",
+    Reason::Unreachable
+)]
+#[case::bare_address_cut(Code::Unknown, "Get https://r.example/v2/: EOF", Reason::Unreachable)]
+#[case::containerd_2_limit(
+    Code::Unknown,
+    r#"failed to pull and unpack image "r.example/app:v1": failed to resolve image: unexpected status from HEAD request to http://r.example/v2/app/manifests/v1: 429 Too Many Requests"#,
+    Reason::RateLimited
+)]
+#[case::containerd_1_6_forbidden(
+    Code::Unknown,
+    r#"failed to resolve reference "r.example/app:v1": pulling from host r.example failed with status code [manifests v1]: 403 Forbidden"#,
+    Reason::AuthDenied
+)]
 #[case::digests_hold_digits(
     Code::Unknown,
     "unexpected commit digest sha256:4294014290000, expected sha256:4034294040000: failed precondition",

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests share fails by panicking, as tests do")]
 
+mod answers;
 mod events;
 mod layout;
 mod pulling;
