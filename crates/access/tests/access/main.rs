@@ -6,4 +6,5 @@
 mod agent;
 mod cluster;
 mod controller;
+mod files;
 mod policy;

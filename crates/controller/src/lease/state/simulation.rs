@@ -20,6 +20,15 @@ struct Weather {
     delays: Vec<(u64, u64)>,
     /// Requests that never arrive.
     lost: Vec<bool>,
+    /// Who cannot reach the server, from when, until when.
+    cuts: Vec<(usize, u64, u64)>,
+}
+
+impl Weather {
+    fn loses(&self, request: usize, who: usize, now: u64) -> bool {
+        let cut = |(whom, from, until): &(usize, u64, u64)| *whom == who && (*from..*until).contains(&now);
+        self.lost[request % self.lost.len()] || self.cuts.iter().any(cut)
+    }
 }
 
 /// A candidate's clock, compared with the true one.
@@ -191,7 +200,7 @@ impl World {
         let pick = usize::try_from(request).unwrap();
         let (there, back) = self.weather.delays[pick % self.weather.delays.len()];
         self.candidates[who].pending = Some(Pending { request, sent });
-        if !self.weather.lost[pick % self.weather.lost.len()] {
+        if !self.weather.loses(pick, who, self.now) {
             self.at(
                 self.now + there,
                 Event::Arrive {
@@ -300,17 +309,43 @@ fn clock() -> impl Strategy<Value = Clock> {
     (0..1_000_000_000_u64, 970..=1030_u64).prop_map(|(offset, rate)| Clock { offset, rate })
 }
 
-fn weather(worst: u64, lost: f64) -> impl Strategy<Value = Weather> {
-    let delays = prop::collection::vec((0..worst, 0..worst), 1..64);
+fn weather(
+    there: impl Strategy<Value = u64>,
+    back: impl Strategy<Value = u64>,
+    lost: f64,
+) -> impl Strategy<Value = Weather> {
+    let delays = prop::collection::vec((there, back), 1..64);
     let lost = prop::collection::vec(prop::bool::weighted(lost), 1..64);
-    (delays, lost).prop_map(|(delays, lost)| Weather { delays, lost })
+    (delays, lost).prop_map(|(delays, lost)| Weather {
+        delays,
+        lost,
+        cuts: Vec::new(),
+    })
+}
+
+/// Fine, answers that come at the last moment, a bad line, a terrible one; and candidates that are cut off for a while.
+fn any_weather() -> impl Strategy<Value = Weather> {
+    let weather = prop_oneof![
+        weather(0..400_u64, 0..400_u64, 0.0),
+        weather(0..100_u64, prop_oneof![0..100_u64, 4_000..4_900_u64], 0.0),
+        weather(0..3_000_u64, 0..3_000_u64, 0.1),
+        weather(0..9_000_u64, 0..9_000_u64, 0.3),
+    ];
+    let cuts = prop::collection::vec((0..4_usize, 0..200_000_u64, 5_000..60_000_u64), 0..12);
+    (weather, cuts).prop_map(|(weather, cuts)| {
+        let cuts = cuts
+            .into_iter()
+            .map(|(who, from, length)| (who, from, from + length))
+            .collect();
+        Weather { cuts, ..weather }
+    })
 }
 
 proptest! {
     #[test]
     fn never_two_at_once(
         clocks in prop::collection::vec(clock(), 2..5),
-        weather in prop_oneof![weather(400, 0.0), weather(3_000, 0.1), weather(9_000, 0.3)],
+        weather in any_weather(),
         kills in prop::collection::vec((0..4_usize, 0..200_000_u64), 0..3),
         deletion in prop::option::of(60_000..200_000_u64),
     ) {
@@ -328,7 +363,7 @@ proptest! {
     #[test]
     fn somebody_leads_within_twenty_seconds_of_a_kill(
         clocks in prop::collection::vec(clock(), 2..5),
-        weather in weather(300, 0.0),
+        weather in weather(0..300_u64, 0..300_u64, 0.0),
         kill_at in 3_000..60_000_u64,
     ) {
         let mut world = World::new(&clocks, weather);
