@@ -9,13 +9,16 @@ pub(crate) fn yaml(text: &str) -> Value {
 
 /// `base` with everything that `over` says. Lists are replaced as a whole; a null says nothing, as with schema defaults.
 pub(crate) fn merged(base: &Value, over: &Value) -> Value {
-    let (Value::Object(base), Value::Object(over)) = (base, over) else {
-        return if over.is_null() { base.clone() } else { over.clone() };
-    };
-    let mut result = base.clone();
-    for (key, value) in over.iter().filter(|(_, value)| !value.is_null()) {
-        let known = base.get(key).cloned().unwrap_or(Value::Null);
-        result.insert(key.clone(), merged(&known, value));
+    match over {
+        Value::Null => base.clone(),
+        Value::Object(members) => {
+            let mut result = base.as_object().cloned().unwrap_or_default();
+            for (key, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+                let known = result.remove(key).unwrap_or_default();
+                result.insert(key.clone(), merged(&known, value));
+            }
+            Value::Object(result)
+        }
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => over.clone(),
     }
-    Value::Object(result)
 }
