@@ -49,6 +49,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("larder-controller-bin", &["larder-controller", "larder-telemetry"]),
+    ("larder-cli", &["larder-model", "larder-api", "larder-localplane"]),
+    ("larder", &["larder-cli"]),
+    (
+        "larder-agent-bin",
+        &[
+            "larder-agent",
+            "larder-model",
+            "larder-registry",
+            "larder-runtime",
+            "larder-seal",
+            "larder-telemetry",
+        ],
+    ),
     ("larder-testkit", &[]),
     (
         "larder-api-semantics",

@@ -1,0 +1,106 @@
+//! What was typed. Each flag is also an environment variable.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+use larder_model::NodeName;
+use larder_runtime::RuntimeEndpoint;
+use larder_telemetry::logs::LogFormat;
+
+/// Pulls the images that this node's NodeImage asks for, and reports on it.
+#[derive(Debug, Parser)]
+#[command(name = "larder-agent", version)]
+pub(crate) struct Args {
+    /// The node, which is also the name of its NodeImage (or NODE_NAME)
+    #[arg(long, env = "LARDER_NODE_NAME", value_parser = NodeName::parse)]
+    pub(crate) node_name: Option<NodeName>,
+
+    /// What Kubernetes manifests usually pass the node's name in
+    #[arg(long, env = "NODE_NAME", hide = true, value_parser = NodeName::parse)]
+    pub(crate) node_name_of_pod: Option<NodeName>,
+
+    /// How to reach the API server; without it the pod's own service account is used, then KUBECONFIG
+    #[arg(long, env = "LARDER_KUBECONFIG", value_name = "FILE", conflicts_with = "server")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Address of an API server that wants no kubeconfig, such as KubeEdge's MetaServer: http://127.0.0.1:10550
+    #[arg(long, env = "LARDER_SERVER", value_name = "URL")]
+    pub(crate) server: Option<http::Uri>,
+
+    /// File with a bearer token for --server
+    #[arg(long, env = "LARDER_TOKEN_FILE", value_name = "FILE", requires = "server")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// File with the certificate authority of --server
+    #[arg(long, env = "LARDER_CA_FILE", value_name = "FILE", requires = "server")]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// Where /healthz, /readyz and /metrics are served
+    #[arg(
+        long,
+        env = "LARDER_LISTEN",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8081"
+    )]
+    pub(crate) listen: SocketAddr,
+
+    /// The runtime's socket, such as unix:///run/containerd/containerd.sock; without it the usual places are tried
+    #[arg(long, env = "LARDER_RUNTIME_ENDPOINT", value_name = "SOCKET", value_parser = RuntimeEndpoint::parse)]
+    pub(crate) runtime_endpoint: Option<RuntimeEndpoint>,
+
+    /// Where the node's root filesystem is mounted, when the agent runs in a container
+    #[arg(long, env = "LARDER_HOST_ROOT", value_name = "DIR", default_value = "/")]
+    pub(crate) host_root: PathBuf,
+
+    /// Where the node's key and the ledger are kept
+    #[arg(
+        long,
+        env = "LARDER_STATE_DIR",
+        value_name = "DIR",
+        default_value = "/var/lib/larder-agent"
+    )]
+    pub(crate) state_dir: PathBuf,
+
+    /// Pulls at once
+    #[arg(long, env = "LARDER_MAX_CONCURRENT_PULLS", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) max_concurrent_pulls: u16,
+
+    /// Credential-provider configuration, as the kubelet's flag of the same name
+    #[arg(
+        long,
+        env = "LARDER_IMAGE_CREDENTIAL_PROVIDER_CONFIG",
+        value_name = "FILE",
+        requires = "image_credential_provider_bin_dir"
+    )]
+    pub(crate) image_credential_provider_config: Option<PathBuf>,
+
+    /// Where the credential-provider plugins lie, as the kubelet's flag of the same name
+    #[arg(long, env = "LARDER_IMAGE_CREDENTIAL_PROVIDER_BIN_DIR", value_name = "DIR")]
+    pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
+
+    /// Percent of the image filesystem at which the kubelet cleans up images, as its own setting
+    #[arg(long, env = "LARDER_IMAGE_GC_HIGH_THRESHOLD", value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) image_gc_high_threshold: u8,
+
+    /// Percent of the image filesystem that pinned images may take up
+    #[arg(long, env = "LARDER_PIN_BUDGET", value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) pin_budget: u8,
+
+    /// Folder of containerd's hosts.toml files, to ask registries the way the runtime does
+    #[arg(
+        long,
+        env = "LARDER_HOSTS_DIR",
+        value_name = "DIR",
+        default_value = "/etc/containerd/certs.d"
+    )]
+    pub(crate) hosts_dir: PathBuf,
+
+    /// text or json
+    #[arg(long, env = "LARDER_LOG_FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+
+    /// Level, or target=level pairs with commas between them
+    #[arg(long, env = "LARDER_LOG", default_value = "info")]
+    pub(crate) log: String,
+}

@@ -1,0 +1,43 @@
+//! `larder-agent`: runs on every node and pulls what the node's NodeImage asks for.
+//!
+//! What can be wrong with its configuration is said in one sentence, with exit code 2. Everything else is waited for.
+
+mod args;
+mod start;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::Args;
+
+/// Two are enough for one node's work, and each thread has its own share of memory.
+const THREADS: usize = 2;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let built = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build();
+    let outcome = match built {
+        Ok(runtime) => runtime.block_on(start::run(args)),
+        Err(error) => Err(error.into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "logging may not have begun")]
+fn complain(error: &anyhow::Error) {
+    // The libraries below name their own causes in their messages.
+    match error.chain().nth(1) {
+        Some(cause) => eprintln!("larder-agent: {error}: {cause}"),
+        None => eprintln!("larder-agent: {error}"),
+    }
+}

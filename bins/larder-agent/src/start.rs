@@ -1,0 +1,150 @@
+//! From what was typed to a running agent.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
+use larder_registry::provider::{ProviderConfig, Providers};
+use larder_seal::KeyPair;
+use larder_telemetry::{Health, Registry, logs, server};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Args;
+
+/// MetaServer's watches fall silent without a word, and it sends no bookmarks.
+const METASERVER_SILENCE: Duration = Duration::from_secs(45);
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    logs::init(args.log_format, &args.log)?;
+    // Fails only if one is installed already.
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let Some(node) = args.node_name.clone().or_else(|| args.node_name_of_pod.clone()) else {
+        bail!("the name of this node is not known; pass --node-name or set NODE_NAME");
+    };
+    let settings = Settings {
+        state_dir: Some(args.state_dir.clone()),
+        max_pulls: usize::from(args.max_concurrent_pulls),
+        gc_threshold: args.image_gc_high_threshold,
+        pin_share: args.pin_budget,
+        hosts_dir: Some(below(&args.host_root, &args.hosts_dir)),
+        silence: if args.server.is_some() {
+            METASERVER_SILENCE
+        } else {
+            Settings::new(node.clone()).silence
+        },
+        ..Settings::new(node.clone())
+    };
+    let client = client(&args).await?;
+    let health = Health::default();
+    let metrics = Metrics::default();
+    let mut registry = Registry::with_prefix("larder_agent");
+    metrics.register(&mut registry);
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}; choose another address with --listen", args.listen))?;
+    let stop = CancellationToken::new();
+    let parts = Parts {
+        client,
+        runtime: RuntimeSource::Found(RuntimePlace {
+            endpoint: args.runtime_endpoint.clone(),
+            host_root: args.host_root.clone(),
+        }),
+        credentials: Credentials::new(Some(key(&args.state_dir)?), providers(&args)?),
+        clock: Clock::of_this_machine(),
+        metrics,
+        health: health.clone(),
+    };
+    tracing::info!(node = %node, version = env!("CARGO_PKG_VERSION"), "larder-agent begins");
+    let serving = server::serve(listener, health, Arc::new(registry), stop.clone().cancelled_owned());
+    let agent = larder_agent::run(settings, parts, stop.clone());
+    tokio::pin!(agent);
+    let serving = tokio::spawn(serving);
+    let outcome = tokio::select! {
+        outcome = &mut agent => outcome,
+        told = told_to_stop() => {
+            told?;
+            tracing::info!("told to stop; what runs is taken up again by the next start");
+            stop.cancel();
+            agent.await
+        }
+    };
+    stop.cancel();
+    serving.abort();
+    outcome.map_err(|error| anyhow!(error))
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn told_to_stop() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn key(state_dir: &Path) -> anyhow::Result<KeyPair> {
+    std::fs::create_dir_all(state_dir).with_context(|| {
+        format!(
+            "cannot make the folder {}; choose another one with --state-dir",
+            state_dir.display()
+        )
+    })?;
+    Ok(KeyPair::load_or_create(&state_dir.join("node.key"))?)
+}
+
+fn providers(args: &Args) -> anyhow::Result<Option<Providers>> {
+    let (Some(file), Some(folder)) = (
+        &args.image_credential_provider_config,
+        &args.image_credential_provider_bin_dir,
+    ) else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read {} (--image-credential-provider-config)", file.display()))?;
+    let config = ProviderConfig::parse(&text).with_context(|| format!("{} cannot be used", file.display()))?;
+    for broken in &config.broken {
+        tracing::warn!(error = %broken, "a credential provider is passed over");
+    }
+    Ok(Some(Providers::new(config, folder)))
+}
+
+async fn client(args: &Args) -> anyhow::Result<Client> {
+    let mut config = match (&args.kubeconfig, &args.server) {
+        (Some(file), _) => {
+            let what = || format!("cannot use the kubeconfig {}", file.display());
+            let kubeconfig = Kubeconfig::read_from(file).with_context(what)?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .with_context(what)?
+        }
+        (None, Some(server)) => {
+            let mut config = Config::new(server.clone());
+            config.auth_info.token_file = args.token_file.as_ref().map(|file| file.display().to_string());
+            config.root_cert_file.clone_from(&args.ca_file);
+            config
+        }
+        (None, None) => match Config::incluster() {
+            Ok(config) => config,
+            Err(_) => Config::from_kubeconfig(&KubeConfigOptions::default()).await.context(
+                "no API server is known; pass --kubeconfig or --server, or run in a pod with a service account",
+            )?,
+        },
+    };
+    // Every request has its own limit and is repeated by whoever sent it.
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    config.read_timeout = None;
+    Client::try_from(config).context("cannot make a client for the API server")
+}
+
+fn below(root: &Path, path: &Path) -> std::path::PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
