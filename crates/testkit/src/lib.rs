@@ -9,9 +9,7 @@
 //!   server's log.
 //! - Nothing is skipped. A program that is not there is an error that says how to get it: `tests/servers/setup`.
 //!
-//! It knows no other crate of Larder, so that every one of them can use it in its tests.
-
-pub mod image;
+//! It knows no other crate of Larder but the sample images, so that every one of them can use it in its tests.
 
 mod command;
 mod containerd;
@@ -32,6 +30,7 @@ pub use containerd::{Containerd, ContainerdOptions, ContainerdVersion};
 pub use control_plane::{Access, ControlPlane, Options};
 pub use cri_proxy::{Call, CriProxy};
 pub use error::Error;
+pub use larder_sample_images as image;
 pub use kubectl::{Kubectl, kubectl};
 pub use name::unique_name;
 pub use port::Port;

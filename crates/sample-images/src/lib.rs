@@ -1,7 +1,7 @@
 //! Images made here: any number of layers of any size with content that depends on a seed alone, for one platform or
 //! several. They are complete: runtimes unpack them.
 //!
-//! Nothing is sent anywhere; [`Registry::push`](crate::Registry::push) does that.
+//! Nothing is sent anywhere, and nothing is random: the same recipe makes the same image, to the byte.
 
 mod layer;
 
@@ -118,7 +118,7 @@ impl Platform {
         }
     }
 
-    /// The machine that the tests run on.
+    /// Linux on the processor that this program was built for.
     pub fn here() -> Self {
         Self::linux(match std::env::consts::ARCH {
             "x86_64" => "amd64",
