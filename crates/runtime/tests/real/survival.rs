@@ -4,16 +4,39 @@ use std::sync::Arc;
 
 use larder_model::{ByteSize, Reason};
 use larder_runtime::PullRequest;
-use larder_testkit::{ContainerdOptions, ContainerdVersion, Link, Registry, Throttle, image::Recipe, wait_for};
+use larder_testkit::{
+    Containerd, ContainerdOptions, ContainerdVersion, Link, Registry, Throttle, image::Recipe, wait_for,
+};
 use rstest::rstest;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{DEADLINE, MIB, Node, image};
 
+/// How a containerd ends: by accident, or because somebody upgrades it.
+#[derive(Clone, Copy)]
+enum End {
+    Kill,
+    Stop,
+}
+
+impl End {
+    fn of(self, containerd: &mut Containerd) {
+        match self {
+            Self::Kill => containerd.kill().unwrap(),
+            Self::Stop => {
+                let pid = Pid::from_raw(containerd.pid().unwrap().cast_signed()).unwrap();
+                kill_process(pid, Signal::TERM).unwrap();
+            }
+        }
+    }
+}
+
 #[rstest]
-#[case::v1_6(ContainerdVersion::V1_6)]
-#[case::v2(ContainerdVersion::V2)]
 #[tokio::test]
-async fn a_runtime_killed_in_mid_pull_is_down_and_then_back(#[case] version: ContainerdVersion) {
+async fn a_runtime_that_ends_in_mid_pull_is_down_and_then_back(
+    #[values(ContainerdVersion::V1_6, ContainerdVersion::V2)] version: ContainerdVersion,
+    #[values(End::Kill, End::Stop)] end: End,
+) {
     let registry = Registry::start(larder_testkit::Auth::Open).await.unwrap();
     registry
         .push(&Recipe::random(1, 1, 8 * MIB).build(), "app", "v1")
@@ -36,9 +59,11 @@ async fn a_runtime_killed_in_mid_pull_is_down_and_then_back(#[case] version: Con
     })
     .await
     .unwrap();
-    node.containerd.kill().unwrap();
+    end.of(&mut node.containerd);
     let broken = pull.await.unwrap().unwrap_err();
     assert_eq!(broken.reason(), Reason::RuntimeDown, "{}", broken.text());
+    // It is gone for good only now: one that is stopped takes its time.
+    node.containerd.kill().unwrap();
     let away = node.runtime.list().await.unwrap_err();
     assert_eq!(away.reason(), Reason::RuntimeDown, "{}", away.text());
     let away = node.runtime.pull(&request).await.unwrap_err();
