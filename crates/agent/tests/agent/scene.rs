@@ -13,7 +13,7 @@ use larder_registry::provider::Providers;
 use larder_runtime::RuntimeEndpoint;
 use larder_runtime::fake::FakeRuntime;
 use larder_seal::KeyPair;
-use larder_telemetry::Health;
+use larder_telemetry::{Health, Registry};
 use larder_testkit::{Access, Containerd, ControlPlane, unique_name, wait_for};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -42,8 +42,9 @@ pub(crate) struct Change {
 /// A running agent; it ends when it is dropped.
 pub(crate) struct Agent {
     stop: CancellationToken,
-    task: Option<JoinHandle<()>>,
+    task: Option<JoinHandle<Result<(), larder_agent::LedgerError>>>,
     pub(crate) health: Health,
+    registry: Registry,
 }
 
 impl Node {
@@ -102,13 +103,15 @@ impl Node {
             metrics: Metrics::default(),
             health: health.clone(),
         };
+        let mut registry = Registry::default();
+        parts.metrics.register(&mut registry);
         let stop = CancellationToken::new();
-        let agent = larder_agent::run(settings, parts, stop.clone());
-        let task = tokio::spawn(async move { agent.await.unwrap() });
+        let task = tokio::spawn(larder_agent::run(settings, parts, stop.clone()));
         Agent {
             stop,
             task: Some(task),
             health,
+            registry,
         }
     }
 
@@ -211,8 +214,21 @@ impl Agent {
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         if let Some(task) = self.task.take() {
-            task.await.unwrap();
+            task.await.unwrap().unwrap();
         }
+    }
+
+    /// Whether the metrics have this line.
+    pub(crate) fn counts(&self, line: &str) -> bool {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text.lines().any(|known| known == line)
+    }
+
+    /// What a start that cannot succeed says.
+    pub(crate) async fn ended(mut self) -> String {
+        let ended = tokio::time::timeout(SOON, self.task.take().unwrap()).await.unwrap();
+        ended.unwrap().unwrap_err().to_string()
     }
 }
 
