@@ -49,7 +49,7 @@ pub fn generate(root: &Path, check: bool) -> Result<()> {
         return Ok(());
     }
     if check {
-        bail!("crates/runtime-proto/src/generated is out of date: run `cargo xtask proto` and commit the result");
+        bail!("crates/runtime-proto/src/generated is out of date: run `cargo xtask codegen` and commit the result");
     }
     fs::create_dir_all(&checked_in).with_context(|| format!("cannot create {}", checked_in.display()))?;
     for stale in present.keys().filter(|name| !wanted.contains_key(*name)) {

@@ -123,11 +123,11 @@ impl ImageRuntime for ContainerdRuntime {
 
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {
         let flight = self.gauge().begin(request).await?;
-        let pulled = self.cri.pull(request).await;
+        let pulled = self.cri.pull(request).await?;
         drop(flight);
         let pulled = PulledImage {
             digest: self.target(&request.image).await?,
-            ..pulled?
+            ..pulled
         };
         // The image is there, which is what was asked for; a pin that could not follow is found by the next `pin`.
         if let Err(error) = self.references().follow(&request.image).await {

@@ -2,7 +2,6 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output},
     sync::Arc,
     time::Duration,
 };
@@ -11,11 +10,10 @@ use larder_model::{ByteSize, ImageRef, Reason};
 use larder_registry::{Platform as Machine, RegistryClient, Settings};
 use larder_runtime::{Credential, ImageRuntime, Progress, PullRequest, Purpose, RuntimeError, layout::LayoutRuntime};
 use larder_testkit::{
-    Containerd, ContainerdVersion, Link, Pushed, Registry, Throttle,
-    image::{Format, Image, Index, Platform, Recipe},
+    Link, Registry, Throttle,
+    image::{Image, Platform, Recipe},
     wait_for,
 };
-use rstest::rstest;
 use tempfile::TempDir;
 
 use super::{DEADLINE, MIB, image};
@@ -32,14 +30,15 @@ fn open(folder: &Path) -> LayoutRuntime {
     LayoutRuntime::open(folder, client(), Machine::of_this_machine()).unwrap()
 }
 
-struct Folder {
-    place: TempDir,
-    runtime: Arc<LayoutRuntime>,
-    registry: Registry,
+/// A folder, and a registry to fill it from.
+pub(crate) struct Folder {
+    pub(crate) place: TempDir,
+    pub(crate) runtime: Arc<LayoutRuntime>,
+    pub(crate) registry: Registry,
 }
 
 impl Folder {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let place = tempfile::tempdir().unwrap();
         Self {
             runtime: Arc::new(open(place.path())),
@@ -52,7 +51,7 @@ impl Folder {
         self.place.path().join("blobs").join(digest.replace(':', "/"))
     }
 
-    fn blobs(&self) -> usize {
+    pub(crate) fn blobs(&self) -> usize {
         std::fs::read_dir(self.place.path().join("blobs/sha256"))
             .unwrap()
             .count()
@@ -62,45 +61,6 @@ impl Folder {
         let blobs = image.layers().iter().chain([image.config(), image.manifest()]);
         blobs.into_iter().all(|blob| self.blob(blob.digest()).exists())
     }
-}
-
-/// The forms in which registries have images.
-#[derive(Clone, Copy)]
-enum Shape {
-    One(Format),
-    Several(Format),
-}
-
-impl Shape {
-    /// Pushes an image for this machine in this form, and returns it.
-    async fn push(self, registry: &Registry, recipe: Recipe) -> (Image, Pushed) {
-        match self {
-            Self::One(format) => {
-                let here = recipe.format(format).build();
-                let pushed = registry.push(&here, "app", "v1").await.unwrap();
-                (here, pushed)
-            }
-            Self::Several(format) => {
-                let here = recipe.format(format).build();
-                let elsewhere = Recipe::random(500, 1, 5000)
-                    .platform(Platform::linux("riscv64"))
-                    .format(format)
-                    .build();
-                let index = Index::new(format, vec![elsewhere, here.clone()]);
-                (here, registry.push_index(&index, "app", "v1").await.unwrap())
-            }
-        }
-    }
-}
-
-fn run(program: &str, args: &[&str]) -> Output {
-    let output = Command::new(program).args(args).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{program} {args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
 }
 
 #[tokio::test]
@@ -180,38 +140,6 @@ async fn a_moved_tag_leaves_nothing_behind() {
     let there = folder.runtime.status(&tag).await.unwrap().unwrap();
     assert_eq!(there.id, new.config().digest());
     assert!(there.pinned, "the pin follows");
-}
-
-/// An image in Docker's form keeps its registry's digest, and leaves nothing behind either.
-#[rstest]
-#[case::one_platform(Shape::One(Format::Docker))]
-#[case::several_platforms(Shape::Several(Format::Docker))]
-#[tokio::test]
-async fn the_form_that_readers_see_does_not_change_the_digest(#[case] shape: Shape) {
-    let folder = Folder::start().await;
-    let (here, pushed) = shape.push(&folder.registry, Recipe::random(1, 2, 20_000)).await;
-    let pulled = folder
-        .runtime
-        .pull(&PullRequest::new(image(&pushed.reference)))
-        .await
-        .unwrap();
-    assert_eq!(pulled.digest.unwrap().to_string(), pushed.digest);
-    assert_eq!(pulled.id, here.config().digest());
-    assert!(
-        folder
-            .runtime
-            .status(&image(&pushed.by_digest))
-            .await
-            .unwrap()
-            .is_some()
-    );
-    folder
-        .runtime
-        .pull(&PullRequest::new(image(&pushed.by_digest)))
-        .await
-        .unwrap();
-    folder.runtime.remove(&image(&pushed.by_digest)).await.unwrap();
-    assert_eq!(folder.blobs(), 0);
 }
 
 #[tokio::test]
@@ -388,69 +316,4 @@ async fn a_folder_of_another_kind_is_refused() {
         panic!("version 9 is unknown");
     };
     assert!(error.text().contains("9.0.0"), "{}", error.text());
-}
-
-#[rstest]
-#[case::one_platform(Shape::One(Format::Oci))]
-#[case::several_platforms(Shape::Several(Format::Oci))]
-#[case::docker(Shape::One(Format::Docker))]
-#[case::docker_several_platforms(Shape::Several(Format::Docker))]
-#[tokio::test]
-async fn skopeo_reads_the_folder(#[case] shape: Shape) {
-    let folder = Folder::start().await;
-    let (here, pushed) = shape.push(&folder.registry, Recipe::random(1, 2, 20_000)).await;
-    folder
-        .runtime
-        .pull(&PullRequest::new(image(&pushed.reference)))
-        .await
-        .unwrap();
-
-    let copy = tempfile::tempdir().unwrap();
-    let source = format!("oci:{}:{}", folder.place.path().display(), pushed.reference);
-    run(
-        "skopeo",
-        &["copy", "--quiet", &source, &format!("dir:{}", copy.path().display())],
-    );
-    for blob in here.layers().iter().chain([here.config()]) {
-        assert!(
-            copy.path().join(blob.digest().replace("sha256:", "")).exists(),
-            "{}",
-            blob.digest()
-        );
-    }
-}
-
-#[rstest]
-#[tokio::test]
-async fn containerd_imports_the_folder(
-    #[values(ContainerdVersion::V1_6, ContainerdVersion::V2)] version: ContainerdVersion,
-    #[values(
-        Shape::One(Format::Oci),
-        Shape::Several(Format::Oci),
-        Shape::One(Format::Docker),
-        Shape::Several(Format::Docker)
-    )]
-    shape: Shape,
-) {
-    let folder = Folder::start().await;
-    let (_, pushed) = shape.push(&folder.registry, Recipe::random(1, 2, 20_000)).await;
-    folder
-        .runtime
-        .pull(&PullRequest::new(image(&pushed.reference)))
-        .await
-        .unwrap();
-
-    let archive = tempfile::NamedTempFile::new().unwrap();
-    let (archive, source) = (archive.path().to_str().unwrap(), folder.place.path().to_str().unwrap());
-    run("tar", &["-cf", archive, "-C", source, "."]);
-    let containerd = Containerd::start(version).await.unwrap();
-    let imported = containerd.ctr(["images", "import", archive]).await.unwrap();
-    assert!(
-        imported.status.success(),
-        "{}",
-        String::from_utf8_lossy(&imported.stderr)
-    );
-    let listed = containerd.ctr(["images", "ls", "--quiet"]).await.unwrap();
-    let names = String::from_utf8(listed.stdout).unwrap();
-    assert!(names.lines().any(|name| name == pushed.reference), "{names}");
 }

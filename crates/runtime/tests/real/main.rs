@@ -6,6 +6,7 @@ mod answers;
 mod events;
 mod layout;
 mod pulling;
+mod readers;
 mod references;
 mod slow;
 mod survival;
