@@ -69,7 +69,7 @@ fn owned(cells: &[&str]) -> Vec<String> {
 #[rstest]
 #[tokio::test]
 async fn of_an_image_pull_job(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kind::stored, Kind::old)] version: fn(Kind) -> Resource,
 ) {
     let narrow: [&[&str]; 2] = [
@@ -86,7 +86,7 @@ async fn of_an_image_pull_job(
 #[rstest]
 #[tokio::test]
 async fn of_an_image_list_pull_job(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kind::stored, Kind::old)] version: fn(Kind) -> Resource,
 ) {
     let narrow: [&[&str]; 2] = [
@@ -103,7 +103,7 @@ async fn of_an_image_list_pull_job(
 #[rstest]
 #[tokio::test]
 async fn of_a_node_image(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kind::stored, Kind::old)] version: fn(Kind) -> Resource,
 ) {
     let narrow: [&[&str]; 2] = [
@@ -119,7 +119,7 @@ async fn of_a_node_image(
 #[case::old(Kind::ImagePrePullJob.old(), "STATE", "Failed")]
 #[tokio::test]
 async fn of_an_image_pre_pull_job(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[case] resource: Resource,
     #[case] column: &str,
     #[case] value: &str,
@@ -135,7 +135,7 @@ async fn of_an_image_pre_pull_job(
 /// As people type it and as the guides' FAQ shows it: no version, singular, all objects of the namespace.
 #[rstest]
 #[tokio::test]
-async fn are_the_guides_header(#[values(Target::KubeApiserver)] target: Target) {
+async fn are_the_guides_header(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     create(&server, Kind::ImagePullJob).await;
     for which in [Kubectl::Debian, Kubectl::Current] {
@@ -152,7 +152,7 @@ async fn are_the_guides_header(#[values(Target::KubeApiserver)] target: Target) 
 /// A job that nobody has looked at yet.
 #[rstest]
 #[tokio::test]
-async fn are_there_before_the_first_status(#[values(Target::KubeApiserver)] target: Target) {
+async fn are_there_before_the_first_status(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let resource = Kind::ImagePullJob.stored();
     let created = server

@@ -77,7 +77,9 @@ const AFTER: &[(&str, &str)] = &[("busybox", "latest"), ("registry.example:5000/
 
 #[rstest]
 #[tokio::test]
-async fn an_order_is_taken_though_the_agent_wrote_in_between(#[values(Target::KubeApiserver)] target: Target) {
+async fn an_order_is_taken_though_the_agent_wrote_in_between(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
     let server = target.server().await;
     let seen = create(&server, wanted(BEFORE)).await;
     let reported = write_status(&server, &seen, &reported(BEFORE)).await;
@@ -91,7 +93,9 @@ async fn an_order_is_taken_though_the_agent_wrote_in_between(#[values(Target::Ku
 
 #[rstest]
 #[tokio::test]
-async fn an_order_is_refused_if_somebody_ordered_in_between(#[values(Target::KubeApiserver)] target: Target) {
+async fn an_order_is_refused_if_somebody_ordered_in_between(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
     let server = target.server().await;
     let seen = create(&server, wanted(BEFORE)).await;
     let by_another = typed(
@@ -113,7 +117,7 @@ async fn an_order_is_refused_if_somebody_ordered_in_between(#[values(Target::Kub
 /// the content names causes.
 #[rstest]
 #[tokio::test]
-async fn a_late_order_is_told_from_a_bad_one(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_late_order_is_told_from_a_bad_one(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let seen = create(&server, wanted(BEFORE)).await;
     let bad = write_spec(&server, &seen, &wanted(&[("nginx", "")])).await;
@@ -131,7 +135,7 @@ async fn a_late_order_is_told_from_a_bad_one(#[values(Target::KubeApiserver)] ta
 
 #[rstest]
 #[tokio::test]
-async fn the_first_order_goes_to_an_empty_object(#[values(Target::KubeApiserver)] target: Target) {
+async fn the_first_order_goes_to_an_empty_object(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let object = json!({"apiVersion": node_images().api_version(), "kind": "NodeImage", "metadata": {"name": unique_name("node")}});
     let born = typed(server.create(node_images(), &object).await.accepted());
@@ -147,7 +151,9 @@ async fn the_first_order_goes_to_an_empty_object(#[values(Target::KubeApiserver)
 
 #[rstest]
 #[tokio::test]
-async fn a_report_removes_what_left_and_touches_no_order(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_report_removes_what_left_and_touches_no_order(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
     let server = target.server().await;
     let born = create(&server, wanted(AFTER)).await;
     let first = write_status(&server, &born, &reported(BEFORE)).await;
@@ -162,7 +168,7 @@ async fn a_report_removes_what_left_and_touches_no_order(#[values(Target::KubeAp
 
 #[rstest]
 #[tokio::test]
-async fn a_report_of_nothing_is_counters_alone(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_report_of_nothing_is_counters_alone(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let born = create(&server, NodeImageSpec::default()).await;
     let name = born.metadata.name.as_deref().unwrap();

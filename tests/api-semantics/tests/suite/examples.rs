@@ -34,7 +34,7 @@ pub(crate) fn all() -> Vec<(PathBuf, Value)> {
 #[case::through_the_old_version(Kind::old as fn(Kind) -> _)]
 #[tokio::test]
 async fn come_back_with_the_documented_defaults(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[case] version: fn(Kind) -> crate::kind::Resource,
 ) {
     let server = target.server().await;

@@ -20,14 +20,14 @@ pub(crate) fn completed(spec: &Value) -> Value {
 
 #[rstest]
 #[tokio::test]
-async fn nodes_pace_and_rules(#[values(Target::KubeApiserver)] target: Target) {
+async fn nodes_pace_and_rules(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let cases = template::cases("images: [\"nginx:1.9.1\", \"busybox:1.29.2\"]");
     check(&target.server().await, Kind::ImageListPullJob, &cases, completed).await;
 }
 
 #[rstest]
 #[tokio::test]
-async fn the_images(#[values(Target::KubeApiserver)] target: Target) {
+async fn the_images(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let images = |count: usize| {
         let names: Vec<String> = (0..count)
             .map(|number| format!("registry.example/app-{number}:v1"))

@@ -31,7 +31,7 @@ fn with(fields: &str) -> String {
 
 #[rstest]
 #[tokio::test]
-async fn images_and_nodes(#[values(Target::KubeApiserver)] target: Target) {
+async fn images_and_nodes(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     const BOTH: &str = "nodeNames and nodeSelector cannot be specified at the same time";
     const NONE: &str = "nodeNames and nodeSelector cannot both be empty";
     const TWICE: &str = "nodes is another name of nodeNames; give only one of them";
@@ -142,7 +142,7 @@ async fn images_and_nodes(#[values(Target::KubeApiserver)] target: Target) {
 
 #[rstest]
 #[tokio::test]
-async fn rules_of_the_pull(#[values(Target::KubeApiserver)] target: Target) {
+async fn rules_of_the_pull(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     const TOLERATE: &str = "failureTolerate must be a decimal between 0 and 1";
     const SECRET: &str = "imageSecrets must have the form namespace/name";
     let tolerate = |value: &str| with(&format!("failureTolerate: {value}"));
@@ -224,7 +224,7 @@ async fn rules_of_the_pull(#[values(Target::KubeApiserver)] target: Target) {
 
 #[rstest]
 #[tokio::test]
-async fn overriders(#[values(Target::KubeApiserver)] target: Target) {
+async fn overriders(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     const VALUE: &str = "value must be given when operator is add or replace";
     let with = |overrider: &str| {
         format!(

@@ -21,14 +21,14 @@ pub(crate) fn completed(spec: &Value) -> Value {
 
 #[rstest]
 #[tokio::test]
-async fn nodes_pace_and_rules(#[values(Target::KubeApiserver)] target: Target) {
+async fn nodes_pace_and_rules(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let cases = template::cases("image: \"nginx:1.9.1\"");
     check(&target.server().await, Kind::ImagePullJob, &cases, completed).await;
 }
 
 #[rstest]
 #[tokio::test]
-async fn the_image(#[values(Target::KubeApiserver)] target: Target) {
+async fn the_image(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let cases = [
         accept("image alone", "{image: nginx}"),
         accept("image pull policy is null", "{image: nginx, imagePullPolicy: null}"),

@@ -92,7 +92,7 @@ fn cases(spec: fn(&str) -> String) -> Vec<Case> {
 
 #[rstest]
 #[tokio::test]
-async fn of_an_image_pull_job(#[values(Target::KubeApiserver)] target: Target) {
+async fn of_an_image_pull_job(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let cases = cases(|image| format!("{{image: {image}}}"));
     check(
         &target.server().await,
@@ -105,7 +105,7 @@ async fn of_an_image_pull_job(#[values(Target::KubeApiserver)] target: Target) {
 
 #[rstest]
 #[tokio::test]
-async fn of_an_image_list_pull_job(#[values(Target::KubeApiserver)] target: Target) {
+async fn of_an_image_list_pull_job(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let cases = cases(|image| format!("{{images: [busybox, {image}]}}"));
     let server = target.server().await;
     check(&server, Kind::ImageListPullJob, &cases, image_list_pull_job::completed).await;

@@ -18,7 +18,7 @@ async fn create(server: &Server, kind: Kind, spec: &Value) -> String {
 /// The only test that gives the examples their own names.
 #[rstest]
 #[tokio::test]
-async fn applies_the_examples(#[values(Target::KubeApiserver)] target: Target) {
+async fn applies_the_examples(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let mut arguments = vec!["apply".to_owned()];
     let examples = examples::all();
@@ -42,7 +42,7 @@ async fn applies_the_examples(#[values(Target::KubeApiserver)] target: Target) {
 #[rstest]
 #[tokio::test]
 async fn applies_a_change_and_takes_a_field_away(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kubectl::Debian, Kubectl::Current)] which: Kubectl,
 ) {
     let server = target.server().await;
@@ -78,7 +78,7 @@ async fn applies_a_change_and_takes_a_field_away(
 #[rstest]
 #[tokio::test]
 async fn tells_people_what_to_change(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kubectl::Debian, Kubectl::Current)] which: Kubectl,
 ) {
     let server = target.server().await;
@@ -99,7 +99,7 @@ async fn tells_people_what_to_change(
 #[rstest]
 #[tokio::test]
 async fn patches_a_node_image_by_hand(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kubectl::Debian, Kubectl::Current)] which: Kubectl,
 ) {
     let server = target.server().await;
@@ -123,7 +123,7 @@ async fn patches_a_node_image_by_hand(
 #[rstest]
 #[tokio::test]
 async fn waits_for_a_condition(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kubectl::Debian, Kubectl::Current)] which: Kubectl,
 ) {
     let server = target.server().await;
@@ -161,7 +161,7 @@ async fn waits_for_a_condition(
 #[rstest]
 #[tokio::test]
 async fn explains_every_kind(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kubectl::Debian, Kubectl::Current)] which: Kubectl,
 ) {
     let server = target.server().await;
@@ -185,7 +185,7 @@ async fn explains_every_kind(
 #[rstest]
 #[tokio::test]
 async fn lists_the_kinds(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kubectl::Debian, Kubectl::Current)] which: Kubectl,
 ) {
     let server = target.server().await;

@@ -39,7 +39,7 @@ fn images(names: usize) -> String {
 
 #[rstest]
 #[tokio::test]
-async fn names_and_tags(#[values(Target::KubeApiserver)] target: Target) {
+async fn names_and_tags(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     const TTL: &str = "pullPolicy: {ttlSecondsAfterFinished: 300}";
     let tag = |fields: &str| with_tag(&format!("{{{fields}, {TTL}}}"));
     let cases = [
@@ -120,7 +120,7 @@ async fn names_and_tags(#[values(Target::KubeApiserver)] target: Target) {
 
 #[rstest]
 #[tokio::test]
-async fn pull_policy_of_a_tag(#[values(Target::KubeApiserver)] target: Target) {
+async fn pull_policy_of_a_tag(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let policy = |fields: &str| with_tag(&format!("{{tag: latest, pullPolicy: {{{fields}}}}}"));
     let cases: Vec<Case> = vec![
         accept(
@@ -170,7 +170,7 @@ async fn pull_policy_of_a_tag(#[values(Target::KubeApiserver)] target: Target) {
 
 #[rstest]
 #[tokio::test]
-async fn fields_of_our_own(#[values(Target::KubeApiserver)] target: Target) {
+async fn fields_of_our_own(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let tag = |fields: &str| {
         with_tag(&format!(
             "{{tag: latest, pullPolicy: {{ttlSecondsAfterFinished: 1}}, {fields}}}"

@@ -19,7 +19,7 @@ fn small_spec(kind: Kind) -> Value {
 
 #[rstest]
 #[tokio::test]
-async fn unknown_fields_are_dropped(#[values(Target::KubeApiserver)] target: Target) {
+async fn unknown_fields_are_dropped(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     for resource in Kind::ALL.into_iter().flat_map(Kind::versions) {
         let plain = server.object(resource, &small_spec(resource.kind));
@@ -47,7 +47,9 @@ async fn unknown_fields_are_dropped(#[values(Target::KubeApiserver)] target: Tar
 
 #[rstest]
 #[tokio::test]
-async fn unknown_fields_are_refused_if_the_client_is_strict(#[values(Target::KubeApiserver)] target: Target) {
+async fn unknown_fields_are_refused_if_the_client_is_strict(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
     let server = target.server().await;
     for resource in Kind::ALL.into_iter().flat_map(Kind::versions) {
         let spec = merged(&small_spec(resource.kind), &json!({"colour": "blue"}));
@@ -62,7 +64,9 @@ async fn unknown_fields_are_refused_if_the_client_is_strict(#[values(Target::Kub
 
 #[rstest]
 #[tokio::test]
-async fn members_of_an_image_object_are_kept_and_the_rest_is_not(#[values(Target::KubeApiserver)] target: Target) {
+async fn members_of_an_image_object_are_kept_and_the_rest_is_not(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
     let server = target.server().await;
     for resource in Kind::ImagePrePullJob.versions() {
         let spec = yaml(

@@ -26,6 +26,7 @@ pub(crate) struct Server {
     client: Client,
     kubeconfig: PathBuf,
     namespace: String,
+    _running: Box<dyn Send>,
 }
 
 /// What a server said.
@@ -36,11 +37,13 @@ pub(crate) struct Answer {
 }
 
 impl Server {
-    pub(crate) fn new(client: Client, kubeconfig: PathBuf, namespace: String) -> Self {
+    /// `running` is what has to live as long as the server is asked.
+    pub(crate) fn new(client: Client, kubeconfig: PathBuf, running: impl Send + 'static) -> Self {
         Self {
             client,
             kubeconfig,
-            namespace,
+            namespace: unique_name("semantics"),
+            _running: Box::new(running),
         }
     }
 

@@ -19,7 +19,7 @@ fn longest_image(number: usize) -> String {
 
 #[rstest]
 #[tokio::test]
-async fn a_list_of_the_longest_images(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_list_of_the_longest_images(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let images: Vec<String> = (0..255).map(longest_image).collect();
     for resource in Kind::ImageListPullJob.versions() {
@@ -45,7 +45,9 @@ async fn a_list_of_the_longest_images(#[values(Target::KubeApiserver)] target: T
 
 #[rstest]
 #[tokio::test]
-async fn a_node_with_as_many_images_as_it_may_have(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_node_with_as_many_images_as_it_may_have(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
     const TAGS: usize = 8;
     let server = target.server().await;
     let tag = |number: usize| {
@@ -75,7 +77,7 @@ async fn a_node_with_as_many_images_as_it_may_have(#[values(Target::KubeApiserve
 
 #[rstest]
 #[tokio::test]
-async fn twenty_thousand_node_names(#[values(Target::KubeApiserver)] target: Target) {
+async fn twenty_thousand_node_names(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let names = |count: usize| -> Vec<String> {
         (0..count)
@@ -121,7 +123,7 @@ async fn twenty_thousand_node_names(#[values(Target::KubeApiserver)] target: Tar
 
 #[rstest]
 #[tokio::test]
-async fn the_largest_label_selectors(#[values(Target::KubeApiserver)] target: Target) {
+async fn the_largest_label_selectors(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let labels: Map<String, Value> = (0..64)
         .map(|number| (format!("{}/key-{number}", "p".repeat(60)), json!("v".repeat(63))))

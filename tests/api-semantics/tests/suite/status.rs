@@ -24,7 +24,7 @@ fn spec_change(kind: Kind) -> Value {
 
 #[rstest]
 #[tokio::test]
-async fn a_new_object_has_no_status(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_new_object_has_no_status(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     for resource in Kind::ALL.into_iter().flat_map(Kind::versions) {
         let full = &full::objects(resource.kind)[0];
@@ -38,7 +38,7 @@ async fn a_new_object_has_no_status(#[values(Target::KubeApiserver)] target: Tar
 
 #[rstest]
 #[tokio::test]
-async fn a_status_write_touches_nothing_else(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_status_write_touches_nothing_else(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     for kind in Kind::ALL {
         let created = create(&server, kind).await;
@@ -62,7 +62,7 @@ async fn a_status_write_touches_nothing_else(#[values(Target::KubeApiserver)] ta
 
 #[rstest]
 #[tokio::test]
-async fn a_spec_write_leaves_the_status_alone(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_spec_write_leaves_the_status_alone(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     for kind in Kind::ALL {
         let created = create(&server, kind).await;
@@ -88,7 +88,7 @@ async fn a_spec_write_leaves_the_status_alone(#[values(Target::KubeApiserver)] t
 
 #[rstest]
 #[tokio::test]
-async fn a_label_does_not_raise_the_generation(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_label_does_not_raise_the_generation(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     for kind in Kind::ALL {
         let created = create(&server, kind).await;
@@ -112,7 +112,7 @@ async fn a_label_does_not_raise_the_generation(#[values(Target::KubeApiserver)] 
 #[case::image_pre_pull_job(Kind::ImagePrePullJob, json!({"desired": 0, "succeeded": 0, "failed": 0}))]
 #[tokio::test]
 async fn counters_that_nobody_wrote_are_zero(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[case] kind: Kind,
     #[case] zeros: Value,
 ) {
@@ -129,7 +129,7 @@ async fn counters_that_nobody_wrote_are_zero(
 
 #[rstest]
 #[tokio::test]
-async fn conditions_are_keyed_by_their_type(#[values(Target::KubeApiserver)] target: Target) {
+async fn conditions_are_keyed_by_their_type(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     for kind in [Kind::ImagePullJob, Kind::ImageListPullJob, Kind::ImagePrePullJob] {
         let created = create(&server, kind).await;
@@ -158,7 +158,9 @@ async fn conditions_are_keyed_by_their_type(#[values(Target::KubeApiserver)] tar
 
 #[rstest]
 #[tokio::test]
-async fn what_upstream_requires_in_a_status_is_not_required(#[values(Target::KubeApiserver)] target: Target) {
+async fn what_upstream_requires_in_a_status_is_not_required(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
     let server = target.server().await;
     let node = create(&server, Kind::NodeImage).await;
     let patch =

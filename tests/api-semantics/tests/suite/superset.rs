@@ -31,7 +31,7 @@ async fn create(server: &Server, resource: Resource, full: &full::Full) -> Value
 #[rstest]
 #[tokio::test]
 async fn labelling_through_one_version_loses_nothing_of_the_other(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[values(Kind::ImagePullJob, Kind::ImageListPullJob, Kind::NodeImage, Kind::ImagePrePullJob)] kind: Kind,
 ) {
     let server = target.server().await;
@@ -57,7 +57,7 @@ async fn labelling_through_one_version_loses_nothing_of_the_other(
 
 #[rstest]
 #[tokio::test]
-async fn both_versions_show_the_same_object(#[values(Target::KubeApiserver)] target: Target) {
+async fn both_versions_show_the_same_object(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     for kind in Kind::ALL {
         for full in full::objects(kind) {

@@ -35,7 +35,7 @@ async fn with_secrets(server: &Server, kind: Kind, secrets: &Value) -> String {
 #[case::an_empty_list_and_none(json!([]), Value::Null, true)]
 #[tokio::test]
 async fn pull_secrets_of_an_image_pull_job_stay(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[case] before: Value,
     #[case] after: Value,
     #[case] allowed: bool,
@@ -56,7 +56,7 @@ async fn pull_secrets_of_an_image_pull_job_stay(
 
 #[rstest]
 #[tokio::test]
-async fn pull_secrets_of_a_list_job_may_change(#[values(Target::KubeApiserver)] target: Target) {
+async fn pull_secrets_of_a_list_job_may_change(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     for resource in Kind::ImageListPullJob.versions() {
         let name = with_secrets(&server, Kind::ImageListPullJob, &json!(["one"])).await;
@@ -78,7 +78,7 @@ async fn pull_secrets_of_a_list_job_may_change(#[values(Target::KubeApiserver)] 
 #[case::short_deadline(json!({"completionPolicy": {"activeDeadlineSeconds": 5}}), Some("activeDeadlineSeconds must be at least"))]
 #[tokio::test]
 async fn an_edit_meets_the_same_rules(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
     #[case] change: Value,
     #[case] refusal: Option<&str>,
 ) {
@@ -104,7 +104,9 @@ async fn an_edit_meets_the_same_rules(
 
 #[rstest]
 #[tokio::test]
-async fn a_field_that_is_removed_gets_its_default_again(#[values(Target::KubeApiserver)] target: Target) {
+async fn a_field_that_is_removed_gets_its_default_again(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
     let server = target.server().await;
     let name = with_secrets(&server, Kind::ImagePullJob, &Value::Null).await;
     let change = async |spec: Value| -> Answer {
@@ -125,7 +127,7 @@ async fn a_field_that_is_removed_gets_its_default_again(#[values(Target::KubeApi
 #[rstest]
 #[tokio::test]
 async fn a_replace_of_what_was_read_before_another_write_is_a_conflict(
-    #[values(Target::KubeApiserver)] target: Target,
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
 ) {
     let server = target.server().await;
     let resource = Kind::ImagePullJob.stored();
