@@ -169,16 +169,18 @@ impl Campaign {
 }
 
 impl MaxFailures {
-    /// Reads a count or a percentage.
-    pub fn parse(value: &IntOrString) -> Result<Self, NumberError> {
+    /// Reads a count or a percentage; an empty string counts as not given.
+    pub fn parse(value: &IntOrString) -> Result<Option<Self>, NumberError> {
         let refused = || NumberError::MaxFailures(shown(value));
-        match value {
-            IntOrString::Int(count) => u32::try_from(*count).map(Self::Count).map_err(|_| refused()),
-            IntOrString::String(text) => {
-                let digits = text.strip_suffix('%').ok_or_else(refused)?;
-                whole_number(digits).map(Self::Percent).ok_or_else(refused)
-            }
-        }
+        let max = match value {
+            IntOrString::Int(count) => u32::try_from(*count).ok().map(Self::Count),
+            IntOrString::String(text) if text.is_empty() => return Ok(None),
+            IntOrString::String(text) => match text.strip_suffix('%') {
+                Some(digits) => whole_number(digits).map(Self::Percent),
+                None => whole_number(text).map(Self::Count),
+            },
+        };
+        max.map(Some).ok_or_else(refused)
     }
 
     /// How many of `desired` nodes may fail.
@@ -262,12 +264,19 @@ mod tests {
     #[case::percent_is_rounded_down(text("10%"), 19, Some(1))]
     #[case::percent_of_few(text("10%"), 9, Some(0))]
     #[case::more_than_all(IntOrString::String("200%".into()), 9, Some(18))]
-    #[case::no_percent_sign(IntOrString::String("3".into()), 9, None)]
+    #[case::count_as_text(IntOrString::String("3".into()), 9, Some(3))]
+    #[case::words(IntOrString::String("few".into()), 9, None)]
     #[case::negative(IntOrString::Int(-1), 9, None)]
     #[case::signed_percent(IntOrString::String("+5%".into()), 9, None)]
     #[case::fraction(IntOrString::String("5.5%".into()), 9, None)]
     fn reads_max_failures(#[case] value: IntOrString, #[case] desired: usize, #[case] want: Option<usize>) {
-        assert_eq!(MaxFailures::parse(&value).ok().map(|max| max.allowed(desired)), want);
+        let read = MaxFailures::parse(&value).ok();
+        assert_eq!(read.map(|max| max.unwrap().allowed(desired)), want);
+    }
+
+    #[test]
+    fn empty_max_failures_are_not_given() {
+        assert_eq!(MaxFailures::parse(&text("")), Ok(None));
     }
 
     fn campaign(ending: Ending) -> Campaign {

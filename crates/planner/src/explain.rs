@@ -55,7 +55,10 @@ impl Progress {
     fn queued(&self, node: &str) -> String {
         match &self.hold {
             Some(Hold::FleetPaused) => return "Waits: handing out is paused for the whole fleet.".to_owned(),
-            Some(Hold::Secrets(names)) => return format!("Waits: {}", missing_secrets(names)),
+            Some(Hold::Secrets { missing, unreadable }) => {
+                return format!("Waits: {}.", secrets_sentence(missing, unreadable));
+            }
+            Some(Hold::ReadingSecrets) => return "Waits: the job's pull secrets are being read.".to_owned(),
             None => {}
         }
         let parallelism = self.campaign.parallelism;
@@ -89,15 +92,16 @@ fn failure(reason: Reason, retry: Option<Timestamp>) -> String {
     format!("{}{again}", reason.advice())
 }
 
-/// What the missing Secrets mean for the job.
-pub(crate) fn missing_secrets(names: &[String]) -> String {
-    match names {
-        [name] => format!("the pull secret {name} does not exist; nothing is pulled until it is there"),
-        names => format!(
-            "the pull secrets {} do not exist; nothing is pulled until they are there",
-            names.join(", ")
-        ),
-    }
+/// What Secrets that cannot be used mean for the job.
+pub(crate) fn secrets_sentence(missing: &[String], unreadable: &[String]) -> String {
+    let missing = missing
+        .iter()
+        .map(|name| format!("the pull secret {name} does not exist"));
+    let unreadable = unreadable
+        .iter()
+        .map(|name| format!("the pull secret {name} holds no docker configuration"));
+    let all: Vec<String> = missing.chain(unreadable).collect();
+    format!("{}; nothing is pulled until that is mended", all.join(", "))
 }
 
 fn waits(reason: Reason, until: Option<Timestamp>, now: Timestamp) -> String {
@@ -215,10 +219,15 @@ mod tests {
         );
         let fleet = queued(|progress| progress.hold(Some(Hold::FleetPaused)));
         assert_eq!(fleet, "Waits: handing out is paused for the whole fleet.");
-        let secret = queued(|progress| progress.hold(Some(Hold::Secrets(vec!["default/pull".into()]))));
+        let secret = queued(|progress| {
+            progress.hold(Some(Hold::Secrets {
+                missing: vec!["default/pull".into()],
+                unreadable: vec![],
+            }));
+        });
         assert_eq!(
             secret,
-            "Waits: the pull secret default/pull does not exist; nothing is pulled until it is there"
+            "Waits: the pull secret default/pull does not exist; nothing is pulled until that is mended."
         );
         let paused = queued(|progress| progress.edit(campaign(0), at(0)));
         assert_eq!(paused, "Waits: the job is paused (parallelism 0).");

@@ -47,8 +47,15 @@ pub enum Outcome {
 pub enum Hold {
     /// The whole fleet is paused.
     FleetPaused,
-    /// These Secrets do not exist, or cannot be read.
-    Secrets(Vec<String>),
+    /// Secrets that the job names cannot be used.
+    Secrets {
+        /// These do not exist.
+        missing: Vec<String>,
+        /// These hold nothing that is a docker configuration.
+        unreadable: Vec<String>,
+    },
+    /// The job's Secrets are being read.
+    ReadingSecrets,
 }
 
 /// Where a campaign stands.

@@ -10,8 +10,8 @@ use larder_api::progress::JobProgress;
 use larder_model::Reason;
 
 use crate::campaign::whole_seconds;
-use crate::explain::missing_secrets;
-use crate::finish::End;
+use crate::explain::secrets_sentence;
+use crate::finish::{End, NO_NODE_GRACE};
 use crate::progress::{Hold, Progress};
 use crate::seat::Tally;
 
@@ -44,7 +44,7 @@ impl Progress {
         match end {
             None => conditions.running(
                 self.condition_reason(),
-                &self.note(&tally, now).unwrap_or_else(|| self.upstream()),
+                &self.note(&tally).unwrap_or_else(|| self.upstream()),
             ),
             Some(end) => conditions.ended(verdict(end, &tally), &sentence(end, &tally)),
         }
@@ -58,7 +58,7 @@ impl Progress {
             message: Some(match end {
                 Some(End::Deadline) => DEADLINE.to_owned(),
                 Some(End::AllDone | End::NoNodes | End::TooManyFailures) => COMPLETED.to_owned(),
-                None => self.message(&tally, now),
+                None => self.message(&tally),
             }),
             failed_nodes: tally.failed_nodes,
             progress: JobProgress {
@@ -112,7 +112,7 @@ impl Progress {
                 push_name(&mut outcome.failed_nodes, node, &mut room);
             }
         }
-        if matches!(self.hold, Some(Hold::Secrets(_))) && end.is_none() {
+        if matches!(self.hold, Some(Hold::Secrets { .. })) && end.is_none() {
             let unserved = self.queue.len();
             outcome.reasons.retain(|(reason, _)| *reason != Reason::SecretMissing);
             if 0 < unserved {
@@ -123,8 +123,8 @@ impl Progress {
     }
 
     /// Upstream's text, then ours.
-    fn message(&self, outcome: &Outcome, now: Timestamp) -> String {
-        match self.note(outcome, now) {
+    fn message(&self, outcome: &Outcome) -> String {
+        match self.note(outcome) {
             Some(note) => format!("{}; {note}", self.upstream()),
             None => self.upstream(),
         }
@@ -144,21 +144,20 @@ impl Progress {
     }
 
     /// What is worth saying beyond how far it is.
-    fn note(&self, outcome: &Outcome, now: Timestamp) -> Option<String> {
+    fn note(&self, outcome: &Outcome) -> Option<String> {
         match &self.hold {
             Some(Hold::FleetPaused) => return Some("handing out is paused for the whole fleet".to_owned()),
-            Some(Hold::Secrets(names)) => return Some(missing_secrets(names)),
-            None => {}
+            Some(Hold::Secrets { missing, unreadable }) => return Some(secrets_sentence(missing, unreadable)),
+            Some(Hold::ReadingSecrets) | None => {}
         }
         if self.campaign.parallelism == 0 {
             return Some("paused (parallelism 0)".to_owned());
         }
         if self.counts.desired == 0 {
-            let left = self.no_node_limit().duration_since(now).as_secs().max(0);
             return Some(if self.campaign.is_endless() {
                 "no node matches, waits for one".to_owned()
             } else {
-                format!("no node matches, waits {left} s for one")
+                format!("no node matches, waits {} s for one", NO_NODE_GRACE.as_secs())
             });
         }
         if self.too_many_failures() {
@@ -170,11 +169,11 @@ impl Progress {
 
     fn condition_reason(&self) -> &'static str {
         match self.hold {
-            Some(Hold::Secrets(_)) => reasons::SECRET_MISSING,
+            Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
             Some(Hold::FleetPaused) => reasons::PAUSED,
-            None if self.campaign.parallelism == 0 => reasons::PAUSED,
-            None if self.counts.desired == 0 => reasons::NO_NODES_MATCHED,
-            None => reasons::PULLING,
+            _ if self.campaign.parallelism == 0 => reasons::PAUSED,
+            _ if self.counts.desired == 0 => reasons::NO_NODES_MATCHED,
+            Some(Hold::ReadingSecrets) | None => reasons::PULLING,
         }
     }
 }

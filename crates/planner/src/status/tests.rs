@@ -36,7 +36,7 @@ fn of_type<'a>(status: &'a ImagePullJobStatus, kind: &str) -> Option<&'a Conditi
 }
 
 #[rstest]
-#[case::nobody_selected(vec![], "job is running, no progress; no node matches, waits 20 s for one")]
+#[case::nobody_selected(vec![], "job is running, no progress; no node matches, waits 30 s for one")]
 #[case::nothing_done(vec![able(), able()], "job is running, progress 0.0%")]
 #[case::one_decimal(vec![said(Answer::Succeeded), said(Answer::Succeeded), said(Answer::Pulling)], "job is running, progress 66.7%")]
 #[case::failures_are_progress_too(
@@ -65,8 +65,8 @@ fn a_running_job_says(#[case] views: Vec<NodeView>, #[case] want: &str) {
 )]
 #[case::secret_missing(
     1,
-    Some(Hold::Secrets(vec!["team/pull".into()])),
-    "job is running, progress 0.0%; the pull secret team/pull does not exist; nothing is pulled until it is there",
+    Some(Hold::Secrets { missing: vec!["team/pull".into()], unreadable: vec![] }),
+    "job is running, progress 0.0%; the pull secret team/pull does not exist; nothing is pulled until that is mended",
     reasons::SECRET_MISSING
 )]
 fn a_job_that_is_held_says_why(
@@ -76,7 +76,7 @@ fn a_job_that_is_held_says_why(
     #[case] reason: &str,
 ) {
     let mut progress = progress(campaign(parallelism), vec![able(), able()]);
-    let secret = matches!(hold, Some(Hold::Secrets(_)));
+    let secret = matches!(hold, Some(Hold::Secrets { .. }));
     progress.hold(hold);
     let status = progress.status(None, Some(1), None, at(10));
     assert_eq!(status.message.as_deref(), Some(message));

@@ -1,0 +1,80 @@
+//! What the core counts: every way a call can end, and how much is under way.
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::index::Index;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(super) enum Outcome {
+    Done,
+    Absent,
+    Refused,
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    call: &'static str,
+    outcome: Outcome,
+}
+
+/// What the core counts. Clones share the numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    calls: Family<CallLabels, Counter>,
+    slots: Gauge,
+    nodes: Gauge,
+    running_jobs: Gauge,
+    dropped_notes: Gauge,
+}
+
+impl Metrics {
+    /// Makes the numbers and shows them in a registry.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "larder_api_calls",
+            "Calls to the API server, by how they ended",
+            metrics.calls.clone(),
+        );
+        registry.register(
+            "larder_active_pulls",
+            "Orders without a result, over all jobs",
+            metrics.slots.clone(),
+        );
+        registry.register("larder_nodes", "Nodes that are known", metrics.nodes.clone());
+        registry.register(
+            "larder_running_jobs",
+            "ImagePullJobs that run",
+            metrics.running_jobs.clone(),
+        );
+        registry.register(
+            "larder_dropped_events",
+            "Events that were never written",
+            metrics.dropped_notes.clone(),
+        );
+        metrics
+    }
+
+    pub(super) fn count(&self, call: &'static str, outcome: Outcome) {
+        self.calls.get_or_create(&CallLabels { call, outcome }).inc();
+    }
+
+    pub(super) fn show(&self, index: &Index) {
+        let sizes = index.sizes();
+        self.slots.set(number(sizes.slots));
+        self.nodes.set(number(sizes.nodes));
+        self.running_jobs.set(number(sizes.running_jobs));
+        self.dropped_notes
+            .set(i64::try_from(sizes.dropped_notes).unwrap_or(i64::MAX));
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

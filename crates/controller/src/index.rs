@@ -1,0 +1,178 @@
+//! Everything the controller knows, and what follows from it. Synchronous: what was observed goes in, what is to be written
+//! comes out, and nothing here waits for anything.
+//!
+//! | part | holds |
+//! |---|---|
+//! | [`nodes`] | per node: facts of its Node, its NodeImage, orders on their way, the write under way |
+//! | [`jobs`] | per ImagePullJob: its campaign's progress, its Secrets, its status on its way |
+//! | [`lists`] | per ImageListPullJob: its children |
+//! | [`pods`] | per namespace with an active podSelector job: where its pods run |
+//! | [`agenda`] | who has to be looked at, at once or later |
+//!
+//! A change on one node touches that node and the jobs that select it, and nothing else.
+
+mod agenda;
+mod credentials;
+mod desk;
+mod jobs;
+mod lists;
+mod nodes;
+mod notes;
+mod observe;
+mod orders;
+mod owners;
+mod pods;
+mod secrets;
+mod statuses;
+mod views;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+
+use jiff::Timestamp;
+use larder_planner::NodeKey;
+
+use self::agenda::Agenda;
+pub(crate) use self::desk::{ObjectAction, ObjectAnswer, Target};
+pub(crate) use self::jobs::JobKey;
+use self::jobs::{JobId, JobRecord};
+use self::lists::ListRecord;
+use self::nodes::NodeRecord;
+pub(crate) use self::nodes::{NodeAction, NodeAnswer};
+pub(crate) use self::notes::Note;
+use self::notes::Notes;
+pub(crate) use self::observe::{Kind, Seen};
+use self::pods::PodBook;
+use self::secrets::Secrets;
+pub(crate) use self::secrets::{SecretAnswer, SecretKey};
+
+/// What holds for all jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Pulls at once in the whole fleet.
+    pub(crate) max_active_pulls: Option<NonZeroUsize>,
+    /// Hand out nothing new.
+    pub(crate) pause: bool,
+    /// Serve jobs at all.
+    pub(crate) serve_jobs: bool,
+}
+
+/// Everything the controller knows.
+pub(crate) struct Index {
+    limits: Limits,
+    nodes: BTreeMap<NodeKey, NodeRecord>,
+    jobs: BTreeMap<JobId, JobRecord>,
+    /// Names and uids of jobs, and the number that the next one gets.
+    job_keys: BTreeMap<JobKey, JobId>,
+    job_uids: BTreeMap<String, JobId>,
+    next_job: JobId,
+    lists: BTreeMap<JobKey, ListRecord>,
+    pods: BTreeMap<String, PodBook>,
+    secrets: Secrets,
+    notes: Notes,
+    /// Jobs that were deleted, and when that was noticed: entries may still name them.
+    departed: BTreeMap<String, Timestamp>,
+    /// Kinds whose list is complete, and the keys that a list which is under way has shown so far.
+    synced: BTreeSet<Kind>,
+    listing: BTreeMap<Kind, BTreeSet<String>>,
+    jobs_synced_at: Timestamp,
+    agenda: Agenda,
+    /// Slots that all running jobs hold together.
+    slots: usize,
+    /// Jobs that would hand out more if the whole fleet's limit allowed it.
+    starved: BTreeSet<JobId>,
+}
+
+impl Index {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            nodes: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            job_keys: BTreeMap::new(),
+            job_uids: BTreeMap::new(),
+            next_job: 0,
+            lists: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            secrets: Secrets::default(),
+            notes: Notes::default(),
+            departed: BTreeMap::new(),
+            synced: BTreeSet::new(),
+            listing: BTreeMap::new(),
+            jobs_synced_at: Timestamp::UNIX_EPOCH,
+            agenda: Agenda::default(),
+            slots: 0,
+            starved: BTreeSet::new(),
+        }
+    }
+
+    /// Whether everything was seen once, so that decisions rest on the whole picture.
+    pub(crate) fn is_complete(&self) -> bool {
+        Kind::CLUSTER_WIDE.iter().all(|kind| self.synced.contains(kind))
+    }
+
+    /// Forgets that anything was seen: the picture counts again when every kind was listed anew.
+    pub(crate) fn begin_anew(&mut self) {
+        self.synced.clear();
+        self.listing.clear();
+        for book in self.pods.values_mut() {
+            book.synced = false;
+        }
+    }
+
+    /// Decides for everybody who has to be looked at.
+    pub(crate) fn decide(&mut self, now: Timestamp) {
+        if !self.is_complete() {
+            return;
+        }
+        for node in self.agenda.due_nodes(now) {
+            self.agenda.node(&node);
+        }
+        while let Some(job) = self.agenda.next_job(now) {
+            self.decide_job(job, now);
+        }
+        while let Some(list) = self.agenda.next_list(now) {
+            self.decide_list(&list, now);
+        }
+    }
+
+    /// When time alone changes something.
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        if !self.is_complete() {
+            return None;
+        }
+        self.agenda.next_wake()
+    }
+
+    /// Looks at everybody again, whatever has happened: heals what was missed.
+    pub(crate) fn full_pass(&mut self, now: Timestamp) {
+        let nodes: Vec<NodeKey> = self.nodes.keys().cloned().collect();
+        for node in nodes {
+            self.reselect_node(&node, now);
+            self.agenda.node(&node);
+        }
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        jobs.into_iter().for_each(|job| self.agenda.job(job));
+        let lists: Vec<JobKey> = self.lists.keys().cloned().collect();
+        lists.into_iter().for_each(|list| self.agenda.list(&list));
+    }
+
+    /// How much there is of everything.
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes {
+            slots: self.slots,
+            nodes: self.nodes.len(),
+            running_jobs: self.jobs.values().filter(|job| job.is_running()).count(),
+            dropped_notes: self.notes.dropped,
+        }
+    }
+}
+
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) slots: usize,
+    pub(crate) nodes: usize,
+    pub(crate) running_jobs: usize,
+    pub(crate) dropped_notes: u64,
+}

@@ -1,0 +1,210 @@
+//! Credentials in a NodeImage: what the owners of an entry may use, sealed to the node, once per claim.
+
+use larder_api::NodeImage;
+use larder_api::node_image::{ImageSpec, ImageTagSpec, NodeImageSpec, SealedCredential};
+use larder_model::{ImageRef, NodeName};
+use larder_planner::NodeKey;
+use larder_registry::docker_config::Entry;
+use larder_registry::{Credential, Keyring};
+use larder_seal::{Binding, Login, PublicKey, seal, sealed_id};
+use tracing::warn;
+
+use super::secrets::{SecretKey, is_for_hand_written};
+use super::{Index, JobId};
+
+/// Everything that sealing to one node needs.
+struct Envelope {
+    node: NodeName,
+    uid: String,
+    key: PublicKey,
+}
+
+/// Credentials for one use of one image.
+struct Parcel {
+    claim_uid: String,
+    source: String,
+    logins: Vec<Login>,
+}
+
+impl Index {
+    /// Gives every entry the credentials that its owners may use, and forgets the others.
+    pub(super) fn put_credentials(&self, node: &NodeKey, object: &NodeImage, spec: &mut NodeImageSpec) {
+        let needless = spec.sealed_credentials.is_empty()
+            && spec.images.values().all(|image| image.pull_secrets.is_empty())
+            && self
+                .jobs
+                .values()
+                .all(|job| job.object.spec.template.pull_secrets.is_empty());
+        if needless {
+            return;
+        }
+        let Some(envelope) = Envelope::of(node, object) else {
+            return;
+        };
+        let mut sealed = Vec::new();
+        for (name, image) in &mut spec.images {
+            let secrets = hand_written_secrets(image);
+            for entry in &mut image.tags {
+                let Ok(reference) = ImageRef::from_parts(name, &entry.tag) else {
+                    continue;
+                };
+                let Some(parcels) = self.parcels(entry, &reference, &secrets, &envelope.uid) else {
+                    continue;
+                };
+                entry.credentials.clear();
+                for parcel in parcels {
+                    let id = envelope.id(&reference, &parcel);
+                    let known = object
+                        .spec
+                        .sealed_credentials
+                        .iter()
+                        .find(|known| known.id == id)
+                        .cloned();
+                    let Some(one) = known.or_else(|| envelope.seal(&reference, &parcel)) else {
+                        continue;
+                    };
+                    entry.credentials.push(id);
+                    sealed.push(one);
+                }
+            }
+        }
+        let kept = spec.sealed_credentials.iter().filter(|known| {
+            let mut entries = spec.images.values().flat_map(|image| &image.tags);
+            !sealed.iter().any(|one| one.id == known.id) && entries.any(|entry| entry.credentials.contains(&known.id))
+        });
+        let mut all: Vec<SealedCredential> = kept.cloned().collect();
+        all.extend(sealed);
+        all.sort_by(|one, other| one.id.cmp(&other.id));
+        all.dedup_by(|one, other| one.id == other.id);
+        if all != spec.sealed_credentials {
+            spec.sealed_credentials = all;
+        }
+    }
+
+    /// What an entry's owners may use. None if some owner's Secrets are not known at the moment: then the entry keeps what
+    /// it has.
+    fn parcels(
+        &self,
+        entry: &ImageTagSpec,
+        image: &ImageRef,
+        hand_written: &[SecretKey],
+        node_image_uid: &str,
+    ) -> Option<Vec<Parcel>> {
+        if entry.owner_references.is_empty() {
+            let parcel = self.parcel(hand_written, image, node_image_uid.to_owned())?;
+            return Some(parcel.into_iter().collect());
+        }
+        let mut parcels = Vec::new();
+        for reference in &entry.owner_references {
+            let uid = reference.uid.clone().unwrap_or_default();
+            let job = self.job_uids.get(&uid).copied();
+            let keys = job.map(|job| self.secrets_of(job)).unwrap_or_default();
+            parcels.extend(self.parcel(&keys, image, uid)?);
+        }
+        Some(parcels)
+    }
+
+    fn parcel(&self, keys: &[SecretKey], image: &ImageRef, claim_uid: String) -> Option<Option<Parcel>> {
+        if keys.is_empty() {
+            return Some(None);
+        }
+        let (source, entries) = self.secrets.credentials(keys)?;
+        let logins = fitting(entries, image);
+        Some((!logins.is_empty()).then_some(Parcel {
+            claim_uid,
+            source,
+            logins,
+        }))
+    }
+
+    /// Whether a node that was denied would now be given other credentials than it had.
+    pub(super) fn has_newer_credentials(&self, job: JobId, node: &NodeKey, object: &NodeImage) -> bool {
+        let Some(running) = self.running(job) else {
+            return false;
+        };
+        let campaign = running.progress.campaign();
+        let keys = self.secrets_of(job);
+        let parcel = self.parcel(&keys, &campaign.image, campaign.uid().to_owned()).flatten();
+        let (Some(parcel), Some(envelope)) = (parcel, Envelope::of(node, object)) else {
+            return false;
+        };
+        let entry = object.entry(campaign.image.name(), &campaign.image.tag_text());
+        let id = envelope.id(&campaign.image, &parcel);
+        entry.is_some_and(|entry| !entry.credentials.contains(&id))
+    }
+
+    /// Secrets that hand-written entries of a node name.
+    pub(super) fn hand_written_secrets_of(&self, node: &NodeKey) -> Vec<SecretKey> {
+        let image = self.nodes.get(node).and_then(|record| record.image.as_ref());
+        let images = image.into_iter().flat_map(|image| image.spec.images.values());
+        images
+            .filter(|image| image.tags.iter().any(|entry| entry.owner_references.is_empty()))
+            .flat_map(hand_written_secrets)
+            .collect()
+    }
+}
+
+impl Envelope {
+    /// None while the node has published no key that can be used.
+    fn of(node: &NodeKey, object: &NodeImage) -> Option<Self> {
+        let key = object.status.as_ref()?.agent.as_ref()?.public_key.as_deref()?;
+        Some(Self {
+            node: NodeName::parse(node).ok()?,
+            uid: object.metadata.uid.clone()?,
+            key: PublicKey::parse(key).ok()?,
+        })
+    }
+
+    fn binding<'a>(&'a self, image: &'a ImageRef, parcel: &'a Parcel) -> Binding<'a> {
+        Binding {
+            node: &self.node,
+            node_image_uid: &self.uid,
+            image,
+            claim_uid: &parcel.claim_uid,
+        }
+    }
+
+    fn id(&self, image: &ImageRef, parcel: &Parcel) -> String {
+        sealed_id(&self.key, &self.binding(image, parcel), &parcel.source)
+    }
+
+    fn seal(&self, image: &ImageRef, parcel: &Parcel) -> Option<SealedCredential> {
+        match seal(&self.key, &self.binding(image, parcel), &parcel.source, &parcel.logins) {
+            Ok(sealed) => Some(SealedCredential {
+                id: sealed.id,
+                key: sealed.key,
+                data: sealed.data,
+            }),
+            Err(error) => {
+                warn!(node = %self.node, image = %image, error = %error, "credentials could not be sealed");
+                None
+            }
+        }
+    }
+}
+
+/// The Secrets that a hand-written entry names, as far as it may.
+fn hand_written_secrets(image: &ImageSpec) -> Vec<SecretKey> {
+    let key = |reference: &larder_api::node_image::PullSecretReference| {
+        Some(SecretKey {
+            namespace: reference
+                .namespace
+                .clone()
+                .filter(|namespace| is_for_hand_written(namespace))?,
+            name: reference.name.clone()?,
+        })
+    };
+    image.pull_secrets.iter().filter_map(key).collect()
+}
+
+/// The credentials that fit an image, best first.
+fn fitting(entries: Vec<Entry>, image: &ImageRef) -> Vec<Login> {
+    let mut keyring = Keyring::default();
+    keyring.extend(entries);
+    let login = |credential: Credential| Login {
+        username: credential.username,
+        password: credential.password,
+        identity_token: credential.identity_token,
+    };
+    keyring.lookup(image).into_iter().map(login).collect()
+}

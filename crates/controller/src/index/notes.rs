@@ -1,0 +1,203 @@
+//! Events: what people see with `kubectl describe`. Capped per job and reason, because a write per node is a write too many.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
+use larder_api::node_image::ImageTagStatus;
+use larder_api::{ImageListPullJob, ImagePullJobStatus, NodeImage};
+use larder_model::{ImageRef, Phase, Reason};
+use larder_planner::NodeKey;
+
+use super::{Index, JobId};
+use crate::kinds::image_pull_job;
+
+/// Events of one reason on one object.
+const PER_REASON: u32 = 5;
+
+/// Events that wait to be written. More than that and the oldest are dropped: they say what status says too.
+const QUEUE: usize = 1_000;
+
+const FAILED: &str = "PullImageFailed";
+const SUCCEEDED: &str = "PullImageSucceed";
+
+/// What an Event is about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Subject(pub(crate) ObjectReference);
+
+/// An Event to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Note {
+    pub(crate) subject: Subject,
+    pub(crate) warning: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+}
+
+/// Events that wait, and how many there were.
+#[derive(Default)]
+pub(super) struct Notes {
+    queue: VecDeque<Note>,
+    counts: BTreeMap<(String, &'static str), u32>,
+    pub(super) dropped: u64,
+}
+
+impl Notes {
+    pub(super) fn push(&mut self, note: Note) {
+        if QUEUE <= self.queue.len() {
+            self.queue.pop_front();
+            self.dropped += 1;
+        }
+        self.queue.push_back(note);
+    }
+
+    /// Counts an Event of an object and reason. True if it may be written.
+    fn may(&mut self, uid: &str, reason: &'static str) -> bool {
+        let count = self.counts.entry((uid.to_owned(), reason)).or_default();
+        *count += 1;
+        *count <= PER_REASON
+    }
+
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.counts.retain(|(known, _), _| known != uid);
+    }
+}
+
+impl Index {
+    /// The next Event to write.
+    pub(crate) fn next_note(&mut self) -> Option<Note> {
+        self.notes.queue.pop_front()
+    }
+
+    /// Notes what is new in a node's results.
+    pub(super) fn note_results(&mut self, node: &NodeKey, before: Option<&NodeImage>, now: Timestamp) {
+        let (Some(before), Some(after)) = (before, self.nodes.get(node).and_then(|record| record.image.as_ref()))
+        else {
+            return;
+        };
+        if before.status == after.status {
+            return;
+        }
+        let mut news = Vec::new();
+        for (name, image) in after.status.iter().flat_map(|status| &status.image_statuses) {
+            for tag in &image.tags {
+                let known = before.result(name, &tag.tag);
+                let same = known.is_some_and(|known| known.phase == tag.phase && known.version() == tag.version());
+                if tag.phase().is_final() && !same {
+                    let owners: Vec<String> = after
+                        .entry(name, &tag.tag)
+                        .into_iter()
+                        .flat_map(|entry| &entry.owner_references)
+                        .filter_map(|owner| owner.uid.clone())
+                        .collect();
+                    news.push((name.clone(), tag.clone(), owners));
+                }
+            }
+        }
+        let subject = node_reference(after);
+        for (name, tag, owners) in news {
+            self.note_result(&subject, &name, &tag, &owners, now);
+        }
+    }
+
+    fn note_result(&mut self, node: &Subject, name: &str, tag: &ImageTagStatus, owners: &[String], now: Timestamp) {
+        let failed = tag.phase() == Phase::Failed;
+        let jobs: Vec<JobId> = owners
+            .iter()
+            .filter_map(|uid| self.job_uids.get(uid))
+            .copied()
+            .collect();
+        if failed && tag.reason() == Some(Reason::AuthDenied) {
+            for job in &jobs {
+                let with_secrets = !self.secrets_of(*job).is_empty();
+                if let Some(running) = self.running_mut(*job).filter(|_| with_secrets) {
+                    running.recheck.get_or_insert(now);
+                }
+            }
+        }
+        let image = ImageRef::from_parts(name, &tag.tag)
+            .map_or_else(|_| format!("{name}:{}", tag.tag), |image| image.familiar());
+        if !failed {
+            if owners.is_empty() {
+                self.notes.push(Note {
+                    subject: node.clone(),
+                    warning: false,
+                    reason: SUCCEEDED,
+                    text: format!("Image {image} is there"),
+                });
+            }
+            return;
+        }
+        let text = tag
+            .message
+            .clone()
+            .unwrap_or_else(|| format!("Failed to pull image {image}"));
+        let word = tag.reason().map_or(FAILED, Reason::as_str);
+        let on_node = node.0.name.clone().unwrap_or_default();
+        let mut told = jobs.is_empty();
+        for job in jobs {
+            let Some(record) = self.jobs.get(&job) else {
+                continue;
+            };
+            if self.notes.may(&record.uid, word) {
+                told = true;
+                self.notes.push(Note {
+                    subject: Subject(image_pull_job::reference(&record.object)),
+                    warning: true,
+                    reason: FAILED,
+                    text: format!("node {on_node}: {text}"),
+                });
+            }
+        }
+        if told {
+            self.notes.push(Note {
+                subject: node.clone(),
+                warning: true,
+                reason: FAILED,
+                text,
+            });
+        }
+    }
+
+    /// Notes that a job ended well on some nodes.
+    pub(super) fn note_end(&mut self, job: JobId, status: &ImagePullJobStatus) {
+        let Some(record) = self.jobs.get(&job) else {
+            return;
+        };
+        self.notes.forget(&record.uid);
+        if 0 < status.succeeded {
+            self.notes.push(Note {
+                subject: Subject(image_pull_job::reference(&record.object)),
+                warning: false,
+                reason: SUCCEEDED,
+                text: format!(
+                    "Image {} is on {} of {} nodes",
+                    record.object.spec.image, status.succeeded, status.desired
+                ),
+            });
+        }
+    }
+}
+
+fn node_reference(object: &NodeImage) -> Subject {
+    Subject(ObjectReference {
+        api_version: Some(NodeImage::api_version(&()).into_owned()),
+        kind: Some(NodeImage::kind(&()).into_owned()),
+        name: object.metadata.name.clone(),
+        uid: object.metadata.uid.clone(),
+        ..ObjectReference::default()
+    })
+}
+
+/// A list job as the subject of an Event.
+pub(super) fn list_reference(list: &ImageListPullJob) -> Subject {
+    Subject(ObjectReference {
+        api_version: Some(ImageListPullJob::api_version(&()).into_owned()),
+        kind: Some(ImageListPullJob::kind(&()).into_owned()),
+        name: list.metadata.name.clone(),
+        namespace: list.metadata.namespace.clone(),
+        uid: list.metadata.uid.clone(),
+        ..ObjectReference::default()
+    })
+}

@@ -1,0 +1,185 @@
+//! What the watches show.
+
+use jiff::Timestamp;
+use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
+use larder_planner::NodeKey;
+
+use super::{Index, JobKey};
+use crate::facts::{NodeFacts, PodFacts};
+
+/// A kind that is watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Node,
+    NodeImage,
+    Job,
+    List,
+    /// Pods of one namespace.
+    Pods(String),
+}
+
+impl Kind {
+    /// Those that are watched everywhere and always.
+    pub(crate) const CLUSTER_WIDE: [Kind; 4] = [Kind::Node, Kind::NodeImage, Kind::Job, Kind::List];
+}
+
+/// What a watch shows of a kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    /// A list begins.
+    Begin,
+    /// The list is complete: what it did not show is gone.
+    Complete,
+    Node(NodeFacts),
+    NodeImage(Box<NodeImage>),
+    Job(Box<ImagePullJob>),
+    List(Box<ImageListPullJob>),
+    Pod(PodFacts),
+    /// An object is gone.
+    Gone {
+        namespace: String,
+        name: String,
+    },
+}
+
+impl Index {
+    /// Takes in what a watch shows.
+    pub(crate) fn observe(&mut self, kind: &Kind, seen: Seen, now: Timestamp) {
+        if let (Some(keys), Some(key)) = (self.listing.get_mut(kind), key_of(kind, &seen)) {
+            keys.insert(key);
+        }
+        match seen {
+            Seen::Begin => {
+                self.listing.insert(kind.clone(), std::collections::BTreeSet::new());
+            }
+            Seen::Complete => self.complete(kind, now),
+            Seen::Node(facts) => self.see_node(facts, now),
+            Seen::NodeImage(object) => {
+                let node = NodeKey::from(object.metadata.name.as_deref().unwrap_or_default());
+                self.take_in_image(&node, *object, false, now);
+            }
+            Seen::Job(job) => self.see_job(*job, now),
+            Seen::List(list) => self.see_list(*list, now),
+            Seen::Pod(pod) => {
+                if let Kind::Pods(namespace) = kind {
+                    self.see_pod(namespace, pod, now);
+                }
+            }
+            Seen::Gone { namespace, name } => self.gone(kind, namespace, name, now),
+        }
+    }
+
+    fn gone(&mut self, kind: &Kind, namespace: String, name: String, now: Timestamp) {
+        match kind {
+            Kind::Node => self.node_gone(&NodeKey::from(name), now),
+            Kind::NodeImage => self.image_gone(&NodeKey::from(name), now),
+            Kind::Job => self.job_gone(&JobKey { namespace, name }, now),
+            Kind::List => self.list_gone(&JobKey { namespace, name }),
+            Kind::Pods(namespace) => self.pod_gone(namespace, &name, now),
+        }
+    }
+
+    fn complete(&mut self, kind: &Kind, now: Timestamp) {
+        let shown = self.listing.remove(kind).unwrap_or_default();
+        let missing: Vec<(String, String)> = self
+            .known(kind)
+            .into_iter()
+            .filter(|key| !shown.contains(&joined(key)))
+            .collect();
+        for (namespace, name) in missing {
+            self.gone(kind, namespace, name, now);
+        }
+        if *kind == Kind::Job {
+            self.jobs_synced_at = now;
+        }
+        if let Kind::Pods(namespace) = kind {
+            self.pods_listed(namespace, now);
+            return;
+        }
+        self.synced.insert(kind.clone());
+        if self.is_complete() {
+            self.full_pass(now);
+        }
+    }
+
+    /// Namespace and name of everything of a kind.
+    fn known(&self, kind: &Kind) -> Vec<(String, String)> {
+        let plain = |node: &NodeKey| (String::new(), node.to_string());
+        match kind {
+            Kind::Node => self
+                .nodes
+                .iter()
+                .filter(|(_, record)| record.facts.is_some())
+                .map(|(node, _)| plain(node))
+                .collect(),
+            Kind::NodeImage => self
+                .nodes
+                .iter()
+                .filter(|(_, record)| record.image.is_some())
+                .map(|(node, _)| plain(node))
+                .collect(),
+            Kind::Job => self
+                .job_keys
+                .keys()
+                .map(|key| (key.namespace.clone(), key.name.clone()))
+                .collect(),
+            Kind::List => self
+                .lists
+                .keys()
+                .map(|key| (key.namespace.clone(), key.name.clone()))
+                .collect(),
+            Kind::Pods(namespace) => {
+                let book = self.pods.get(namespace);
+                let names = book.into_iter().flat_map(|book| book.pods.keys());
+                names.map(|name| (namespace.clone(), name.clone())).collect()
+            }
+        }
+    }
+
+    fn see_node(&mut self, facts: NodeFacts, now: Timestamp) {
+        let node = NodeKey::from(facts.name.as_str());
+        let record = self.nodes.entry(node.clone()).or_default();
+        let before = record.facts.replace(facts);
+        let after = record.facts.as_ref();
+        if before.as_ref() == after {
+            return;
+        }
+        let retainted = before.as_ref().map(|facts| &facts.taints) != after.map(|facts| &facts.taints);
+        if retainted {
+            self.reselect_node(&node, now);
+        } else {
+            self.touch_node(&node, now);
+        }
+        self.agenda.node(&node);
+    }
+
+    fn node_gone(&mut self, node: &NodeKey, now: Timestamp) {
+        if let Some(record) = self.nodes.get_mut(node) {
+            record.facts = None;
+            self.touch_node(node, now);
+            self.agenda.node(node);
+        }
+    }
+}
+
+fn joined((namespace, name): &(String, String)) -> String {
+    format!("{namespace}/{name}")
+}
+
+fn key_of(kind: &Kind, seen: &Seen) -> Option<String> {
+    let of = |meta: &kube::core::ObjectMeta| {
+        let namespace = meta.namespace.clone().unwrap_or_default();
+        joined(&(namespace, meta.name.clone().unwrap_or_default()))
+    };
+    match seen {
+        Seen::Begin | Seen::Complete | Seen::Gone { .. } => None,
+        Seen::Node(facts) => Some(format!("/{}", facts.name)),
+        Seen::NodeImage(object) => Some(of(&object.metadata)),
+        Seen::Job(job) => Some(of(&job.metadata)),
+        Seen::List(list) => Some(of(&list.metadata)),
+        Seen::Pod(pod) => match kind {
+            Kind::Pods(namespace) => Some(format!("{namespace}/{}", pod.name)),
+            Kind::Node | Kind::NodeImage | Kind::Job | Kind::List => None,
+        },
+    }
+}

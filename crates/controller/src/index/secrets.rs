@@ -1,0 +1,220 @@
+//! The Secrets that running jobs name: read by name, never listed, and kept only while somebody needs them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use larder_api::names::{KRUISE_SECRET_NAMESPACE, LARDER_NAMESPACE};
+use larder_planner::progress::Hold;
+use larder_registry::docker_config::Entry;
+
+use super::jobs::JobState;
+use super::{Index, JobId};
+
+/// A Secret that is missing is looked for this often.
+const LOOK_FOR_MISSING: SignedDuration = SignedDuration::from_secs(15);
+
+/// A Secret that was read is good for handing out this long.
+const GOOD_FOR: SignedDuration = SignedDuration::from_secs(60);
+
+/// After a refusal a Secret is read again, but not more often than this.
+const RECHECK: SignedDuration = SignedDuration::from_secs(2);
+
+/// Namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SecretKey {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// What reading a Secret gave.
+pub(crate) enum SecretAnswer {
+    /// Credentials, and which state of the Secret they come from.
+    Present { source: String, entries: Vec<Entry> },
+    /// There is none.
+    Missing,
+    /// It holds no docker configuration.
+    Unreadable,
+    /// It could not be read this time.
+    Failed,
+}
+
+/// All Secrets that are needed now.
+#[derive(Default)]
+pub(super) struct Secrets {
+    records: BTreeMap<SecretKey, Record>,
+    wanted: BTreeSet<SecretKey>,
+}
+
+#[derive(Default)]
+struct Record {
+    answer: Option<SecretAnswer>,
+    read_at: Option<Timestamp>,
+    under_way: bool,
+}
+
+impl Secrets {
+    /// Has a Secret read, unless what is known is younger than `age`. True if it is on its way.
+    fn ask(&mut self, key: &SecretKey, age: SignedDuration, now: Timestamp) -> bool {
+        let record = self.records.entry(key.clone()).or_default();
+        let old = record
+            .read_at
+            .is_none_or(|read| read.checked_add(age).is_ok_and(|limit| limit <= now));
+        if old && !record.under_way {
+            record.under_way = true;
+            self.wanted.insert(key.clone());
+        }
+        record.under_way
+    }
+
+    fn read_at(&self, key: &SecretKey) -> Option<Timestamp> {
+        self.records.get(key).and_then(|record| record.read_at)
+    }
+
+    /// Credentials of these Secrets together, and which state of them that is; None while one of them is not there.
+    pub(super) fn credentials(&self, keys: &[SecretKey]) -> Option<(String, Vec<Entry>)> {
+        let mut sources = Vec::new();
+        let mut all = Vec::new();
+        for key in keys {
+            let Some(SecretAnswer::Present { source, entries }) = self.records.get(key)?.answer.as_ref() else {
+                return None;
+            };
+            sources.push(source.as_str());
+            all.extend(entries.iter().cloned());
+        }
+        Some((sources.join(" "), all))
+    }
+
+    fn hold(&self, keys: &[SecretKey]) -> Option<Hold> {
+        let (mut missing, mut unreadable) = (Vec::new(), Vec::new());
+        for key in keys {
+            let name = format!("{}/{}", key.namespace, key.name);
+            match self.records.get(key).and_then(|record| record.answer.as_ref()) {
+                Some(SecretAnswer::Present { .. }) => {}
+                Some(SecretAnswer::Missing) => missing.push(name),
+                Some(SecretAnswer::Unreadable) => unreadable.push(name),
+                Some(SecretAnswer::Failed) | None => return Some(Hold::ReadingSecrets),
+            }
+        }
+        (!missing.is_empty() || !unreadable.is_empty()).then_some(Hold::Secrets { missing, unreadable })
+    }
+}
+
+impl Index {
+    /// The next Secret to read.
+    pub(crate) fn next_secret(&mut self) -> Option<SecretKey> {
+        self.secrets.wanted.pop_first()
+    }
+
+    /// Takes in what reading a Secret gave.
+    pub(crate) fn secret_read(&mut self, key: &SecretKey, answer: SecretAnswer, now: Timestamp) {
+        let Some(record) = self.secrets.records.get_mut(key) else {
+            return;
+        };
+        record.under_way = false;
+        record.read_at = Some(now);
+        // What is known stays known when a read fails.
+        if !matches!((&answer, &record.answer), (SecretAnswer::Failed, Some(_))) {
+            record.answer = Some(answer);
+        }
+        for job in self.jobs_that_name(key) {
+            // A node that was denied may now be given something better.
+            self.reselect_job(job, now);
+            self.agenda.job(job);
+        }
+        if is_for_hand_written(&key.namespace) {
+            let nodes: Vec<_> = self.nodes.keys().cloned().collect();
+            nodes.iter().for_each(|node| self.agenda.node(node));
+        }
+    }
+
+    /// The Secrets that a job names.
+    pub(super) fn secrets_of(&self, job: JobId) -> Vec<SecretKey> {
+        let Some(record) = self.jobs.get(&job) else {
+            return Vec::new();
+        };
+        let JobState::Running(running) = &record.state else {
+            return Vec::new();
+        };
+        let key = |name: &String| SecretKey {
+            namespace: record.key.namespace.clone(),
+            name: name.clone(),
+        };
+        running.progress.campaign().secrets.iter().map(key).collect()
+    }
+
+    fn jobs_that_name(&self, key: &SecretKey) -> Vec<JobId> {
+        self.jobs
+            .keys()
+            .copied()
+            .filter(|job| self.secrets_of(*job).contains(key))
+            .collect()
+    }
+
+    /// Why a job hands out nothing, and when to ask again.
+    pub(super) fn hold_for(&mut self, job: JobId, now: Timestamp) -> (Option<Hold>, Option<Timestamp>) {
+        let keys = self.secrets_of(job);
+        let ask_again = self.recheck(job, &keys, now);
+        let hold = self.secrets.hold(&keys);
+        let waits_for_turn = self
+            .running(job)
+            .is_some_and(|running| running.progress.wants_allowance());
+        let age = match hold {
+            Some(Hold::Secrets { .. } | Hold::ReadingSecrets) => Some(LOOK_FOR_MISSING),
+            _ if waits_for_turn => Some(GOOD_FOR),
+            _ => None,
+        };
+        let mut reading = false;
+        if let Some(age) = age {
+            for key in &keys {
+                reading |= self.secrets.ask(key, age, now);
+            }
+        }
+        if self.limits.pause {
+            return (Some(Hold::FleetPaused), ask_again);
+        }
+        match hold {
+            None | Some(Hold::FleetPaused) if reading => (Some(Hold::ReadingSecrets), ask_again),
+            None | Some(Hold::FleetPaused) => (None, ask_again),
+            Some(hold) => {
+                let later = now.checked_add(LOOK_FOR_MISSING).ok();
+                (Some(hold), [ask_again, later].into_iter().flatten().min())
+            }
+        }
+    }
+
+    /// After a refusal the Secrets are read again, and only then is the refusal final.
+    fn recheck(&mut self, job: JobId, keys: &[SecretKey], now: Timestamp) -> Option<Timestamp> {
+        let denied = self.running(job)?.recheck?;
+        let fresh = keys
+            .iter()
+            .all(|key| self.secrets.read_at(key).is_some_and(|read| denied < read));
+        if fresh {
+            self.running_mut(job)?.recheck = None;
+            return None;
+        }
+        for key in keys {
+            self.secrets.ask(key, RECHECK, now);
+        }
+        now.checked_add(RECHECK).ok()
+    }
+
+    /// Has the Secrets of hand-written entries read.
+    pub(super) fn ask_for(&mut self, keys: &[SecretKey], now: Timestamp) {
+        for key in keys {
+            self.secrets.ask(key, GOOD_FOR, now);
+        }
+    }
+
+    pub(super) fn forget_unused_secrets(&mut self) {
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        let used: BTreeSet<SecretKey> = jobs.into_iter().flat_map(|job| self.secrets_of(job)).collect();
+        let stays = |key: &SecretKey| used.contains(key) || is_for_hand_written(&key.namespace);
+        self.secrets.records.retain(|key, _| stays(key));
+        self.secrets.wanted.retain(stays);
+    }
+}
+
+/// Whether hand-written entries may name Secrets of this namespace.
+pub(super) fn is_for_hand_written(namespace: &str) -> bool {
+    namespace == LARDER_NAMESPACE || namespace == KRUISE_SECRET_NAMESPACE
+}

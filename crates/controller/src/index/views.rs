@@ -1,0 +1,180 @@
+//! How a campaign sees a node.
+
+use jiff::Timestamp;
+use larder_api::contract::Answer;
+use larder_model::Reason;
+use larder_planner::order::claim_view;
+use larder_planner::select::{NodeTraits, SelectBy};
+use larder_planner::{Block, NodeKey, NodeView};
+
+use super::jobs::{JobState, Running};
+use super::nodes::NodeRecord;
+use super::{Index, JobId};
+
+impl Index {
+    /// Looks anew which running jobs select a node, and shows it to them.
+    pub(super) fn reselect_node(&mut self, node: &NodeKey, now: Timestamp) {
+        let jobs: Vec<JobId> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.is_running())
+            .map(|(id, _)| *id)
+            .collect();
+        for job in jobs {
+            self.reselect(job, node, now);
+        }
+    }
+
+    /// Looks anew which nodes a job selects, and shows them to it.
+    pub(super) fn reselect_job(&mut self, job: JobId, now: Timestamp) {
+        let nodes: Vec<NodeKey> = self.nodes.keys().cloned().collect();
+        for node in nodes {
+            self.reselect(job, &node, now);
+        }
+    }
+
+    /// Looks anew whether a job selects a node, and shows the node to it.
+    pub(super) fn reselect(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
+        let (Some(running), Some(record)) = (self.running(job), self.nodes.get(node)) else {
+            return;
+        };
+        if !running.sees_pods {
+            return;
+        }
+        let selected = selects(running, node, record);
+        let was_selected = record.jobs.contains(&job);
+        if let Some(record) = self.nodes.get_mut(node) {
+            if selected {
+                record.jobs.insert(job);
+            } else {
+                record.jobs.remove(&job);
+            }
+        }
+        if selected || was_selected {
+            self.touch(job, node, now);
+            // Whoever left is taken off the node's entry.
+            if selected != was_selected {
+                self.agenda.node(node);
+            }
+        }
+    }
+
+    /// Shows a node to the jobs that select it.
+    pub(super) fn touch_node(&mut self, node: &NodeKey, now: Timestamp) {
+        let Some(record) = self.nodes.get(node) else {
+            return;
+        };
+        // Jobs that no longer select the node hold a slot until their order is gone.
+        let owners = record
+            .image
+            .iter()
+            .flat_map(|image| image.spec.images.values())
+            .flat_map(|image| &image.tags);
+        let owners = owners
+            .flat_map(|entry| &entry.owner_references)
+            .filter_map(|owner| owner.uid.as_ref());
+        let leaving = owners.filter_map(|uid| self.job_uids.get(uid)).copied();
+        let mut jobs: Vec<JobId> = record.jobs.iter().copied().chain(leaving).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        for job in jobs {
+            self.touch(job, node, now);
+        }
+    }
+
+    /// Shows a node to a job.
+    pub(super) fn touch(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
+        let Some(view) = self.view(job, node) else {
+            return;
+        };
+        if let Some(running) = self.running_mut(job) {
+            running.progress.node_changed(node, view, now);
+            self.agenda.job(job);
+        }
+    }
+
+    fn view(&self, job: JobId, node: &NodeKey) -> Option<NodeView> {
+        let running = self.running(job)?;
+        let Some(record) = self.nodes.get(node) else {
+            return Some(NodeView::default());
+        };
+        let campaign = running.progress.campaign();
+        let object = record.living_image();
+        let mut claim = object.and_then(|object| claim_view(object, &campaign.image, campaign.uid()));
+        if let (Some(claim), Some(object)) = (&mut claim, object)
+            && let Answer::Failed(Reason::AuthDenied | Reason::CredentialsUnreadable) = claim.answer
+        {
+            claim.again = self.has_newer_credentials(job, node, object);
+        }
+        Some(NodeView {
+            selected: record.jobs.contains(&job),
+            block: self.block(running, record),
+            claim,
+            heard: object
+                .and_then(|object| object.status.as_ref()?.agent.as_ref()?.last_seen.as_ref())
+                .map(|time| time.0),
+        })
+    }
+
+    /// What keeps a node from taking part.
+    fn block(&self, running: &Running, record: &NodeRecord) -> Option<Block> {
+        let object = record.living_image()?;
+        let started = running.progress.started();
+        let since = |moment: Option<Timestamp>| moment.unwrap_or(started).max(started);
+        let blocked = |reason, moment| {
+            Some(Block {
+                reason,
+                since: since(moment),
+            })
+        };
+        let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        if let Some(facts) = record.facts.as_ref().filter(|facts| !facts.ready) {
+            return blocked(Reason::NodeNotReady, facts.since);
+        }
+        let Some(status) = &object.status else {
+            return blocked(Reason::Unresponsive, created);
+        };
+        let campaign = running.progress.campaign();
+        if !record.has_room(campaign.image.name())
+            && object
+                .entry(campaign.image.name(), &campaign.image.tag_text())
+                .is_none()
+        {
+            return blocked(Reason::NodeFull, record.full_since);
+        }
+        let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
+        if !campaign.secrets.is_empty() && key.is_none() {
+            return blocked(Reason::CredentialsUnreadable, created);
+        }
+        None
+    }
+
+    pub(super) fn running(&self, job: JobId) -> Option<&Running> {
+        match &self.jobs.get(&job)?.state {
+            JobState::Running(running) => Some(running),
+            JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => None,
+        }
+    }
+
+    pub(super) fn running_mut(&mut self, job: JobId) -> Option<&mut Running> {
+        match &mut self.jobs.get_mut(&job)?.state {
+            JobState::Running(running) => Some(running),
+            JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => None,
+        }
+    }
+}
+
+/// Whether a running job selects a node: one that has a NodeImage, as upstream.
+fn selects(running: &Running, node: &NodeKey, record: &NodeRecord) -> bool {
+    let Some(object) = record.living_image() else {
+        return false;
+    };
+    let none = std::collections::BTreeMap::new();
+    let selection = &running.progress.campaign().selection;
+    selection.selects(NodeTraits {
+        name: node,
+        labels: object.metadata.labels.as_ref().unwrap_or(&none),
+        taints: record.taints(),
+        runs_matching_pod: matches!(selection.by, SelectBy::Pods(_)) && running.pods.contains_key(node),
+    })
+}

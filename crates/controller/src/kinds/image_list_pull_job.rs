@@ -1,0 +1,205 @@
+//! ImageListPullJob: one child ImagePullJob per image.
+//!
+//! Children carry the list's template, with two exceptions: no time to live of their own (a finished child that leaves
+//! early would be made again, and pull again), and a timeout that fits into the deadline.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use kube::Resource as _;
+use kube::core::ObjectMeta;
+use larder_api::conditions::{COMPLETE, FAILED, reasons};
+use larder_api::image_list_pull_job::FailedImageStatus;
+use larder_api::names::TEMPLATE_HASH_LABEL;
+use larder_api::progress::JobProgress;
+use larder_api::template::PullTemplate;
+use larder_api::{ImageListPullJob, ImageListPullJobStatus, ImagePullJob, ImagePullJobSpec};
+use larder_model::ImageRef;
+use larder_planner::jitter;
+use larder_planner::status::Conditions;
+
+use crate::merge::json_of;
+
+/// What the children should be, by image. Images that are equal after normalisation count once.
+pub(crate) fn children(list: &ImageListPullJob) -> Result<BTreeMap<ImageRef, ImagePullJobSpec>, String> {
+    let template = child_template(&list.spec.template);
+    let mut children = BTreeMap::new();
+    for image in &list.spec.images {
+        let reference = ImageRef::parse(image).map_err(|error| format!("{image}: {error}"))?;
+        children.entry(reference).or_insert_with(|| ImagePullJobSpec {
+            image: image.clone(),
+            image_pull_policy: list.spec.image_pull_policy.clone(),
+            template: template.clone(),
+        });
+    }
+    Ok(children)
+}
+
+fn child_template(template: &PullTemplate) -> PullTemplate {
+    let mut template = template.clone();
+    let policy = &mut template.completion_policy;
+    policy.ttl_seconds_after_finished = None;
+    if let Some(deadline) = policy
+        .active_deadline_seconds
+        .and_then(|deadline| i32::try_from(deadline).ok())
+    {
+        let timeout = &mut template.pull_policy.timeout_seconds;
+        *timeout = (*timeout).min(deadline.max(1));
+    }
+    template
+}
+
+/// Whether an existing child does what a wanted one would. Compared field by field, after the defaults that the API server
+/// writes; a time to live makes no difference.
+pub(crate) fn is_as_wanted(child: &ImagePullJobSpec, wanted: &ImagePullJobSpec) -> bool {
+    let policy = |policy: &Option<String>| {
+        policy
+            .clone()
+            .filter(|text| !text.is_empty())
+            .unwrap_or_else(|| "IfNotPresent".into())
+    };
+    let ending = |spec: &ImagePullJobSpec| {
+        let completion = &spec.template.completion_policy;
+        (completion.is_never(), completion.active_deadline_seconds)
+    };
+    let rest = |spec: &ImagePullJobSpec| PullTemplate {
+        completion_policy: larder_api::template::CompletionPolicy::default(),
+        ..spec.template.clone()
+    };
+    policy(&child.image_pull_policy) == policy(&wanted.image_pull_policy)
+        && ending(child) == ending(wanted)
+        && rest(child) == rest(wanted)
+}
+
+/// A child that does not exist yet.
+pub(crate) fn child(list: &ImageListPullJob, spec: ImagePullJobSpec) -> ImagePullJob {
+    let template = json_of(&list.spec.template).to_string();
+    let hash = format!("{:x}", jitter::spread(&[&template], u64::MAX));
+    let owner = OwnerReference {
+        api_version: ImageListPullJob::api_version(&()).into_owned(),
+        kind: ImageListPullJob::kind(&()).into_owned(),
+        name: list.metadata.name.clone().unwrap_or_default(),
+        uid: list.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let mut labels = list.metadata.labels.clone().unwrap_or_default();
+    labels.insert(TEMPLATE_HASH_LABEL.to_owned(), hash);
+    ImagePullJob {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}-", list.metadata.name.as_deref().unwrap_or_default())),
+            namespace: list.metadata.namespace.clone(),
+            labels: Some(labels),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec,
+        status: None,
+    }
+}
+
+/// The list's status, from its children by image. `images` is how many there should be.
+pub(crate) fn status(
+    list: &ImageListPullJob,
+    images: usize,
+    children: &BTreeMap<ImageRef, &ImagePullJob>,
+    now: Timestamp,
+) -> ImageListPullJobStatus {
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let previous = list.status.as_ref();
+    let mut status = ImageListPullJobStatus {
+        start_time: previous
+            .and_then(|status| status.start_time.clone())
+            .or(Some(Time(now))),
+        desired: count(images),
+        ..ImageListPullJobStatus::default()
+    };
+    let endless = list.spec.template.completion_policy.is_never();
+    let mut why = None;
+    for (image, child) in children {
+        let Some(theirs) = &child.status else {
+            continue;
+        };
+        let all = theirs.desired == theirs.succeeded + theirs.failed;
+        let over = theirs.completion_time.is_some() || endless && 0 < theirs.desired && all;
+        let failed = theirs
+            .progress
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == FAILED);
+        status.active += i32::from(0 < theirs.active);
+        status.completed += i32::from(over);
+        status.succeeded += i32::from(over && theirs.failed == 0 && failed.is_none());
+        if 0 < theirs.failed {
+            status.failed_image_statuses.push(failed_image(image, child));
+        }
+        why = why.or(failed.map(|condition| condition.reason.clone()));
+        add(&mut status.progress, &theirs.progress);
+    }
+    let over = !endless && status.desired == status.completed;
+    status.completion_time = over.then_some(Time(now));
+    let mut conditions = Conditions::new(
+        previous.map(|status| &*status.progress.conditions),
+        list.metadata.generation,
+        now,
+    );
+    let (done, all) = (status.succeeded, status.desired);
+    match why {
+        _ if !over => conditions.running(
+            reasons::PULLING,
+            &format!("{} of {all} images are done", status.completed),
+        ),
+        Some(reason) => conditions.ended((FAILED, &reason), &format!("{done} of {all} images are on all nodes")),
+        None => conditions.ended(
+            (COMPLETE, reasons::ALL_NODES_SUCCEEDED),
+            &format!("{done} of {all} images are on all nodes"),
+        ),
+    }
+    status.progress.conditions = conditions.into_list();
+    if over {
+        status.progress.eta_seconds = None;
+    }
+    status
+}
+
+/// The status of a list that is not served, with the reason of its condition.
+pub(crate) fn not_served(list: &ImageListPullJob, reason: &str, why: &str, now: Timestamp) -> ImageListPullJobStatus {
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let previous = list.status.as_ref();
+    let before = previous.map(|status| &*status.progress.conditions);
+    let mut conditions = Conditions::new(before, list.metadata.generation, now);
+    conditions.ended((FAILED, reason), why);
+    let mut status = previous.cloned().unwrap_or_default();
+    status.progress.conditions = conditions.into_list();
+    status
+}
+
+fn failed_image(image: &ImageRef, child: &ImagePullJob) -> FailedImageStatus {
+    let name = child.metadata.name.clone().unwrap_or_default();
+    let as_written = Some(child.spec.image.clone()).filter(|text| !text.is_empty());
+    FailedImageStatus {
+        message: Some(format!(
+            "Please check for details which nodes failed by 'kubectl get ImagePullJob {name}'."
+        )),
+        name: as_written.or_else(|| Some(image.familiar())),
+        image_pull_job: Some(name),
+    }
+}
+
+fn add(sum: &mut JobProgress, one: &JobProgress) {
+    let plus = |a: Option<i64>, b: Option<i64>| [a, b].into_iter().flatten().reduce(i64::saturating_add);
+    sum.bytes_total = plus(sum.bytes_total, one.bytes_total);
+    sum.bytes_done = plus(sum.bytes_done, one.bytes_done);
+    sum.eta_seconds = sum.eta_seconds.max(one.eta_seconds);
+    for (reason, count) in &one.reasons {
+        *sum.reasons.entry(reason.clone()).or_default() += count;
+    }
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Which children a list wants, and what it says of them.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn list(spec: &Value) -> ImageListPullJob {
+    let object = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImageListPullJob",
+        "metadata": {"name": "list", "namespace": "team", "uid": "u"},
+        "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+#[test]
+fn one_child_per_image_and_equal_images_count_once() {
+    let spec = json!({"images": ["nginx", "docker.io/library/nginx:latest", "redis:7"], "parallelism": 3});
+    let children = children(&list(&spec)).unwrap();
+    let images: Vec<&str> = children.values().map(|child| child.image.as_str()).collect();
+    assert_eq!(images, ["nginx", "redis:7"]);
+    assert!(children.values().all(|child| child.template.parallelism.is_some()));
+}
+
+#[test]
+fn a_child_fits_into_its_deadline_and_has_no_time_to_live() {
+    let spec = json!({
+        "images": ["nginx"],
+        "completionPolicy": {"activeDeadlineSeconds": 60, "ttlSecondsAfterFinished": 5},
+    });
+    let wanted = children(&list(&spec)).unwrap();
+    let child = wanted.values().next().unwrap();
+    assert_eq!(child.template.pull_policy.timeout_seconds, 60);
+    assert_eq!(child.template.completion_policy.ttl_seconds_after_finished, None);
+    assert_eq!(child.template.completion_policy.active_deadline_seconds, Some(60));
+}
+
+#[rstest]
+#[case::as_it_was_made(json!({}), true)]
+#[case::defaults_that_the_api_wrote(json!({"imagePullPolicy": "IfNotPresent", "completionPolicy": {"type": "Always"}}), true)]
+#[case::made_by_openkruise_with_a_time_to_live(json!({"completionPolicy": {"type": "Always", "ttlSecondsAfterFinished": 9}}), true)]
+#[case::another_pace(json!({"parallelism": 5}), false)]
+#[case::another_deadline(json!({"completionPolicy": {"activeDeadlineSeconds": 9_000}}), false)]
+#[case::another_policy(json!({"imagePullPolicy": "Always"}), false)]
+fn existing_children_are_compared_by_their_fields(#[case] change: Value, #[case] want: bool) {
+    let wanted = children(&list(&json!({"images": ["nginx"]}))).unwrap();
+    let mut spec = json!({"image": "nginx"});
+    spec.as_object_mut()
+        .unwrap()
+        .extend(change.as_object().unwrap().clone());
+    let child: ImagePullJobSpec = serde_json::from_value(spec).unwrap();
+    assert_eq!(is_as_wanted(&child, wanted.values().next().unwrap()), want);
+}
+
+#[test]
+fn a_child_names_its_list_as_controller() {
+    let list = list(&json!({"images": ["nginx"]}));
+    let spec = children(&list).unwrap().into_values().next().unwrap();
+    let child = child(&list, spec);
+    assert_eq!(child.metadata.generate_name.as_deref(), Some("list-"));
+    let owner = &child.metadata.owner_references.as_ref().unwrap()[0];
+    assert_eq!((owner.uid.as_str(), owner.controller), ("u", Some(true)));
+    assert!(child.metadata.labels.unwrap().contains_key(TEMPLATE_HASH_LABEL));
+}
+
+fn with_status(name: &str, status: &Value) -> ImagePullJob {
+    let object = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"image": name}, "status": status,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn status_of(children: &[&ImagePullJob], images: usize) -> ImageListPullJobStatus {
+    let by_image = children
+        .iter()
+        .map(|child| (ImageRef::parse(&child.spec.image).unwrap(), *child))
+        .collect();
+    status(
+        &list(&json!({"images": ["a", "b"]})),
+        images,
+        &by_image,
+        Timestamp::UNIX_EPOCH,
+    )
+}
+
+const DONE: &str = "2026-01-01T00:00:00Z";
+
+#[test]
+fn counts_images_and_names_the_failed_ones_as_upstream() {
+    let good = with_status("a", &json!({"desired": 2, "succeeded": 2, "completionTime": DONE}));
+    let bad = with_status(
+        "b",
+        &json!({
+            "desired": 2, "succeeded": 1, "failed": 1, "completionTime": DONE, "reasons": {"NotFound": 1},
+            "conditions": [{"type": "Failed", "status": "True", "reason": "NodesFailed", "message": "", "lastTransitionTime": DONE}],
+        }),
+    );
+    let status = status_of(&[&good, &bad], 2);
+    assert_eq!(
+        (status.desired, status.completed, status.succeeded, status.active),
+        (2, 2, 1, 0)
+    );
+    assert!(status.completion_time.is_some());
+    let failed = &status.failed_image_statuses[0];
+    let want = "Please check for details which nodes failed by 'kubectl get ImagePullJob b'.";
+    assert_eq!(failed.message.as_deref(), Some(want));
+    assert_eq!(status.progress.conditions[0].type_, "Failed");
+    assert_eq!(status.progress.reasons["NotFound"], 1);
+}
+
+#[test]
+fn is_not_over_before_every_child_is() {
+    let good = with_status("a", &json!({"desired": 2, "succeeded": 2, "completionTime": DONE}));
+    let running = with_status("b", &json!({"desired": 0, "active": 0}));
+    let status = status_of(&[&good, &running], 2);
+    assert_eq!((status.completed, status.completion_time), (1, None));
+    let alone = status_of(&[&good], 2);
+    assert_eq!((alone.completed, alone.completion_time), (1, None));
+}
