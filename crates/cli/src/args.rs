@@ -1,5 +1,7 @@
 //! What was typed. The texts here are the program's help.
 
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +41,8 @@ pub(crate) struct Cluster {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run everything on this machine, without a cluster: API server, controller and nodes in one process
+    Up(Up),
     /// Submit jobs, show their progress and wait for their end
     Run(Run),
     /// Show jobs: all of them, or one with its nodes
@@ -52,6 +56,35 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// How many nodes; the first is this machine with its container runtime, if one answers, the others have folders
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) nodes: NonZeroUsize,
+
+    /// Where everything is kept
+    #[arg(long, env = "LARDER_DATA", value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Where kubectl is served; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+
+    /// Show the whole system at work: a registry with sample images, three nodes and the example jobs; then stop
+    #[arg(long, conflicts_with = "nodes")]
+    pub(crate) demo: bool,
+
+    /// With --demo: stay up afterwards
+    #[arg(long, requires = "demo")]
+    pub(crate) keep: bool,
+
+    #[arg(long, env = "XDG_DATA_HOME", hide = true)]
+    pub(crate) data_home: Option<PathBuf>,
+
+    #[arg(long, env = "HOME", hide = true)]
+    pub(crate) home: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

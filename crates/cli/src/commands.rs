@@ -5,3 +5,4 @@ pub(crate) mod crds;
 pub(crate) mod lint;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod up;

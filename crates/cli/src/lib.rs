@@ -7,6 +7,7 @@
 mod args;
 mod client;
 mod commands;
+mod demo;
 mod failure;
 mod job;
 mod manifest;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Arguments, Command};
+use args::{Arguments, Cluster, Command};
 use failure::Failure;
 
 /// Runs the program with the arguments of this process.
@@ -31,9 +32,13 @@ pub fn main() -> ExitCode {
     };
     let arguments = Arguments::parse();
     let outcome = runtime.block_on(async {
-        tokio::select! {
-            outcome = run(arguments) => outcome,
-            _ = tokio::signal::ctrl_c() => Err(Failure::interrupted()),
+        match arguments.command {
+            // It runs until Ctrl-C, and ends in order.
+            Command::Up(up) => commands::up::run(up).await,
+            command => tokio::select! {
+                outcome = run(&arguments.cluster, command) => outcome,
+                _ = tokio::signal::ctrl_c() => Err(Failure::interrupted()),
+            },
         }
     });
     // A read of standard input that nobody waits for any more must not keep the process.
@@ -44,13 +49,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let cluster = arguments.cluster;
-    match arguments.command {
+async fn run(cluster: &Cluster, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Up(up) => commands::up::run(up).await,
         Command::Crds => commands::crds::run(),
         Command::Lint(lint) => commands::lint::run(lint).await,
-        Command::Run(run) => commands::run::run(&cluster, run).await,
-        Command::Status(status) => commands::status::run(&cluster, status).await,
+        Command::Run(run) => commands::run::run(cluster, run).await,
+        Command::Status(status) => commands::status::run(cluster, status).await,
         Command::Completions { shell } => commands::completions::run(shell),
     }
 }

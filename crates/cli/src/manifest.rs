@@ -49,7 +49,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Document>, Failure> {
     parse(&shown, &text)
 }
 
-fn parse(shown: &str, text: &str) -> Result<Vec<Document>, Failure> {
+/// Reads all objects of a text; `shown` says where it comes from.
+pub(crate) fn parse(shown: &str, text: &str) -> Result<Vec<Document>, Failure> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
         .map_err(|error| Failure::wrong(format!("{shown} is not YAML: {}", first_line(&error.to_string()))))?;
     let several = documents.len() > 1;

@@ -1,7 +1,7 @@
 //! `larder run`: submits jobs, shows how far they are and exits with their outcome.
 
-mod follow;
-mod submit;
+pub(crate) mod follow;
+pub(crate) mod submit;
 
 use crate::args::{Cluster, Run};
 use crate::failure::Failure;

@@ -1,0 +1,147 @@
+//! One node: the Node object that a kubelet would make, and its agent.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource};
+use larder_model::NodeName;
+use larder_registry::hosts::Hosts;
+use larder_registry::{Platform, RegistryClient};
+use larder_runtime::RuntimeError;
+use larder_runtime::detect::detect;
+use larder_runtime::layout::LayoutRuntime;
+use larder_seal::{KeyFileError, KeyPair};
+use larder_telemetry::Health;
+use serde_json::json;
+use thiserror::Error;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A node to run.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: NodeName,
+    /// Its labels, beside the usual ones.
+    pub labels: BTreeMap<String, String>,
+    /// Where its images go.
+    pub runtime: Runtime,
+}
+
+/// Where a node's images go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// To this machine's container runtime if one answers, else to a folder.
+    Machine,
+    /// To a folder of its own.
+    Folder,
+}
+
+/// Why a node does not start.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// Its key.
+    #[error("its key cannot be had")]
+    Key(#[from] KeyFileError),
+    /// Its folder of images.
+    #[error("its folder of images cannot be used")]
+    Folder(#[from] RuntimeError),
+    /// Its Node object.
+    #[error("its Node object cannot be written")]
+    Object(#[from] kube::Error),
+    /// Its state.
+    #[error("its state folder cannot be made")]
+    State(#[from] std::io::Error),
+}
+
+impl Node {
+    pub(crate) async fn start(
+        &self,
+        client: &Client,
+        folder: &Path,
+        hosts: Option<&Path>,
+        stop: CancellationToken,
+    ) -> Result<JoinHandle<()>, NodeError> {
+        let state = folder.join("state");
+        std::fs::create_dir_all(&state)?;
+        let key = KeyPair::load_or_create(&state.join("node.key"))?;
+        let runtime = self.runtime(folder, hosts).await?;
+        self.register(client).await?;
+        let settings = larder_agent::Settings {
+            state_dir: Some(state),
+            hosts_dir: hosts.map(Path::to_owned),
+            ..larder_agent::Settings::new(self.name.clone())
+        };
+        let parts = Parts {
+            client: client.clone(),
+            runtime,
+            credentials: Credentials::new(Some(key), None),
+            clock: Clock::of_this_machine(),
+            metrics: Metrics::default(),
+            health: Health::default(),
+        };
+        let name = self.name.clone();
+        Ok(tokio::spawn(async move {
+            if let Err(error) = larder_agent::run(settings, parts, stop).await {
+                tracing::error!(node = %name, error = &error as &dyn std::error::Error, "the agent ended early");
+            }
+        }))
+    }
+
+    async fn runtime(&self, folder: &Path, hosts: Option<&Path>) -> Result<RuntimeSource, NodeError> {
+        if self.runtime == Runtime::Machine
+            && let Ok(found) = detect(Path::new("/")).await
+        {
+            let place = RuntimePlace {
+                endpoint: Some(found.endpoint),
+                ..RuntimePlace::default()
+            };
+            return Ok(RuntimeSource::Found(place));
+        }
+        let registry = RegistryClient::new(larder_registry::Settings {
+            hosts: hosts.map_or_else(Hosts::default, Hosts::in_dir),
+            ..larder_registry::Settings::default()
+        });
+        let images = LayoutRuntime::open(&folder.join("images"), registry, Platform::of_this_machine())?;
+        Ok(RuntimeSource::Given(Arc::new(images)))
+    }
+
+    /// Makes the Node object, or brings it up to date, and says that the node is ready.
+    async fn register(&self, client: &Client) -> Result<(), NodeError> {
+        let nodes: Api<NodeObject> = Api::all(client.clone());
+        let metadata = json!({ "name": self.name.as_str(), "labels": self.all_labels() });
+        let object: NodeObject = match serde_json::from_value(json!({ "metadata": metadata })) {
+            Ok(object) => object,
+            Err(error) => return Err(kube::Error::SerdeError(error).into()),
+        };
+        match nodes.create(&PostParams::default(), &object).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let patch = Patch::Merge(json!({ "metadata": { "labels": self.all_labels() } }));
+                nodes.patch(self.name.as_str(), &PatchParams::default(), &patch).await?;
+            }
+            other => drop(other?),
+        }
+        let ready =
+            json!({ "type": "Ready", "status": "True", "reason": "Embedded", "message": "runs in this process" });
+        let patch = Patch::Merge(json!({ "status": { "conditions": [ready] } }));
+        nodes
+            .patch_status(self.name.as_str(), &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    fn all_labels(&self) -> BTreeMap<String, String> {
+        let machine = Platform::of_this_machine();
+        let mut labels = BTreeMap::from([
+            ("kubernetes.io/hostname".to_owned(), self.name.to_string()),
+            ("kubernetes.io/os".to_owned(), machine.os),
+            ("kubernetes.io/arch".to_owned(), machine.architecture),
+        ]);
+        labels.extend(self.labels.clone());
+        labels
+    }
+}
