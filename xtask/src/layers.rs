@@ -49,7 +49,24 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("larder-controller-bin", &["larder-controller", "larder-telemetry"]),
-    ("larder-cli", &["larder-model", "larder-api", "larder-localplane"]),
+    (
+        "larder-cli",
+        &["larder-model", "larder-api", "larder-localplane", "larder-embedded"],
+    ),
+    (
+        "larder-embedded",
+        &[
+            "larder-model",
+            "larder-api",
+            "larder-registry",
+            "larder-runtime",
+            "larder-seal",
+            "larder-telemetry",
+            "larder-localplane",
+            "larder-agent",
+            "larder-controller",
+        ],
+    ),
     ("larder", &["larder-cli"]),
     (
         "larder-agent-bin",
@@ -62,7 +79,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "larder-telemetry",
         ],
     ),
-    ("larder-testkit", &[]),
+    ("larder-sample-images", &[]),
+    ("larder-testkit", &["larder-sample-images"]),
     (
         "larder-api-semantics",
         &["larder-api", "larder-testkit", "larder-localplane"],
