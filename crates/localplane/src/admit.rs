@@ -32,9 +32,17 @@ pub(crate) fn create(target: &Target, mut object: Object, now: jiff::Timestamp) 
     let subject = target.subject();
     let name = object::meta_str(&object, "name").to_owned();
     if !object::meta_str(&object, "resourceVersion").is_empty() {
-        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(ApiError::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
-    for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"] {
+    for field in [
+        "uid",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "selfLink",
+    ] {
         object::set_meta(&mut object, field, None);
     }
     let status_apart = target.version().status;
@@ -99,7 +107,11 @@ pub(crate) fn settle(resource: &Resource, current: &Shared, old: &Object, object
             "apiVersion" => true,
             _ => old.get(key) == Some(value),
         });
-    if same { Change::Keep(current.clone()) } else { Change::Put(object) }
+    if same {
+        Change::Keep(current.clone())
+    } else {
+        Change::Put(object)
+    }
 }
 
 fn is_over(resource: &Resource, object: &Object) -> bool {
@@ -135,7 +147,10 @@ fn check_preconditions(target: &Target, current: &Shared, object: &Object) -> Re
     }
     let uid = object::meta_str(object, "uid");
     if !uid.is_empty() && uid != current.uid {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", current.uid);
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            current.uid
+        );
         return Err(ApiError::conflict(&subject, name, why));
     }
     Ok(())
@@ -147,10 +162,10 @@ fn keep_own(target: &Target, old: &Object, object: &mut Object, part: Part) {
     if part == Part::Status {
         let status = object.remove("status");
         if custom {
-            *object = old.clone();
+            object.clone_from(old);
         } else {
             let meta = object.remove("metadata");
-            *object = old.clone();
+            object.clone_from(old);
             object.extend(meta.map(|meta| ("metadata".to_owned(), meta)));
         }
         object.remove("status");
@@ -179,7 +194,7 @@ fn count_generation(target: &Target, old: &Object, object: &mut Object) {
         return;
     }
     let status_apart = target.version().status;
-    let counts = |key: &str| !matches!(key, "metadata" | "apiVersion" | "kind") && !(status_apart && key == "status");
+    let counts = |key: &str| !(matches!(key, "metadata" | "apiVersion" | "kind") || status_apart && key == "status");
     let changed = object
         .iter()
         .filter(|(key, _)| counts(key))

@@ -106,7 +106,12 @@ fn partial(object: &Object) -> Value {
 
 fn table_head(target: &Target, columns: bool) -> Value {
     let definitions: Vec<Value> = if columns {
-        target.version().columns.iter().map(crate::table::Column::definition).collect()
+        target
+            .version()
+            .columns
+            .iter()
+            .map(crate::table::Column::definition)
+            .collect()
     } else {
         Vec::new()
     };
@@ -120,7 +125,12 @@ fn table_head(target: &Target, columns: bool) -> Value {
 
 fn row(target: &Target, stored: &Stored, query: &Query, now: Timestamp) -> Value {
     let object = stored.object(&target.version().api_version());
-    let cells: Vec<Value> = target.version().columns.iter().map(|column| column.cell(&object, now)).collect();
+    let cells: Vec<Value> = target
+        .version()
+        .columns
+        .iter()
+        .map(|column| column.cell(&object, now))
+        .collect();
     let included = match query.get("includeObject") {
         Some("None") => Value::Null,
         Some("Object") => Value::Object(shaped(target, stored)),
@@ -184,7 +194,11 @@ pub(crate) fn list(
         Format::Table => {
             let mut table = table_head(target, true);
             table["metadata"] = meta.json();
-            table["rows"] = listing.objects.iter().map(|stored| row(target, stored, query, now)).collect();
+            table["rows"] = listing
+                .objects
+                .iter()
+                .map(|stored| row(target, stored, query, now))
+                .collect();
             json_response(StatusCode::OK, table.to_string())
         }
     }
@@ -193,12 +207,7 @@ pub(crate) fn list(
 /// Text is gathered into pieces of this size, so that small objects do not each cost a write.
 const PIECE: usize = 64 << 10;
 
-fn stream_items(
-    target: Target,
-    head: String,
-    objects: Vec<Shared>,
-    text: fn(&Target, &Stored) -> Bytes,
-) -> Response {
+fn stream_items(target: Target, head: String, objects: Vec<Shared>, text: fn(&Target, &Stored) -> Bytes) -> Response {
     let mut objects = objects.into_iter();
     let mut separator = "";
     let mut head = head;

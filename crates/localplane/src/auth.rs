@@ -34,7 +34,10 @@ impl fmt::Debug for Tokens {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Tokens")
-            .field("users", &self.known.iter().map(|(_, user)| &user.name).collect::<Vec<_>>())
+            .field(
+                "users",
+                &self.known.iter().map(|(_, user)| &user.name).collect::<Vec<_>>(),
+            )
             .finish()
     }
 }

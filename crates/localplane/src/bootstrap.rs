@@ -33,9 +33,7 @@ pub(crate) async fn run(plane: &Plane) -> Result<(), ApiError> {
         let names = object["spec"]["names"].clone();
         let stored = definition.spec.versions.iter().filter(|version| version.storage);
         let stored: Vec<&str> = stored.map(|version| version.name.as_str()).collect();
-        let condition = |kind: &str, reason: &str| {
-            json!({"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now})
-        };
+        let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now});
         object["status"] = json!({
             "acceptedNames": names,
             "storedVersions": stored,

@@ -30,6 +30,10 @@ use crate::{
 };
 
 /// A built-in kind.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of the kind, independent of the others"
+)]
 pub(crate) struct Builtin {
     group: &'static str,
     version: &'static str,

@@ -9,15 +9,12 @@ use crate::{
     registry::{Registry, Resource, Version},
 };
 
-const AGGREGATED: [(&str, &str); 2] = [
-    ("apidiscovery.k8s.io", "v2"),
-    ("apidiscovery.k8s.io", "v2beta1"),
-];
+const AGGREGATED: [(&str, &str); 2] = [("apidiscovery.k8s.io", "v2"), ("apidiscovery.k8s.io", "v2beta1")];
 
 /// `/api`
 pub(crate) fn core_versions(registry: &Registry, headers: &HeaderMap) -> Response {
     if let Some(version) = aggregated(headers) {
-        return aggregated_response(registry, version, |group| group.is_empty());
+        return aggregated_response(registry, version, str::is_empty);
     }
     let body = json!({
         "kind": "APIVersions",
@@ -91,7 +88,11 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
             }));
         }
     }
-    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
     let body = json!({
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -107,7 +108,10 @@ fn endpoints<'a>(
     version: &'a str,
 ) -> impl Iterator<Item = (&'a Resource, &'a Version)> {
     registry.resources().iter().filter_map(move |resource| {
-        let served = resource.versions.iter().find(|served| served.group == group && served.name == version)?;
+        let served = resource
+            .versions
+            .iter()
+            .find(|served| served.group == group && served.name == version)?;
         Some((resource.as_ref(), served))
     })
 }
@@ -154,7 +158,11 @@ fn aggregated_response(registry: &Registry, version: &'static str, wanted: impl 
                     json!({"version": version, "freshness": "Current", "resources": resources})
                 })
                 .collect();
-            let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+            let metadata = if group.is_empty() {
+                json!({})
+            } else {
+                json!({"name": group})
+            };
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
@@ -169,7 +177,9 @@ fn aggregated_response(registry: &Registry, version: &'static str, wanted: impl 
     if let Ok(value) = HeaderValue::from_str(&media_type) {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
     }
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    response
+        .headers_mut()
+        .insert(header::VARY, HeaderValue::from_static("Accept"));
     response
 }
 

@@ -264,9 +264,7 @@ impl ApiError {
         Self::plain(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "UnsupportedMediaType",
-            format!(
-                "the body of the request was in an unknown format - accepted media types include: {accepted}"
-            ),
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
         )
     }
 
@@ -284,18 +282,14 @@ impl ApiError {
         error
     }
 
-    /// 422 without a field: a patch that cannot be applied.
-    pub fn unprocessable(why: impl fmt::Display) -> Self {
-        let mut error = Self::plain(
+    /// 422 without a field: a patch that cannot be applied. Says no more than a cluster does, so that clients tell it
+    /// from a refused field by the same sign everywhere: there are no causes.
+    pub fn unprocessable() -> Self {
+        Self::plain(
             StatusCode::UNPROCESSABLE_ENTITY,
             "Invalid",
             "the server rejected our request due to an error in our request",
-        );
-        error.details.insert(
-            "causes".into(),
-            json!([{"reason": "UnexpectedServerResponse", "message": why.to_string()}]),
-        );
-        error
+        )
     }
 
     /// 429: ask again later.
@@ -316,7 +310,9 @@ impl ApiError {
             "InternalError",
             format!("Internal error occurred: {why}"),
         );
-        error.details.insert("causes".into(), json!([{"message": why.to_string()}]));
+        error
+            .details
+            .insert("causes".into(), json!([{"message": why.to_string()}]));
         error
     }
 

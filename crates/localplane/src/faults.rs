@@ -91,7 +91,10 @@ struct Fate {
 
 impl<S> FaultService<S> {
     fn fate<B>(&self, request: &Request<B>) -> Fate {
-        let writes = matches!(*request.method(), Method::PUT | Method::PATCH | Method::DELETE | Method::POST);
+        let writes = matches!(
+            *request.method(),
+            Method::PUT | Method::PATCH | Method::DELETE | Method::POST
+        );
         let replaces = writes && *request.method() != Method::POST;
         let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
         let mut happens = |chance: f64| dice.random_bool(chance.clamp(0.0, 1.0));
@@ -137,7 +140,8 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let fate = self.fate(&request);
-        let watches = request.uri().query().is_some_and(|query| query.contains("watch=")) && request.method() == Method::GET;
+        let watches =
+            request.uri().query().is_some_and(|query| query.contains("watch=")) && request.method() == Method::GET;
         let fresh = self.inner.clone();
         // The instance that was asked for readiness is the one to call.
         let mut inner = std::mem::replace(&mut self.inner, fresh);

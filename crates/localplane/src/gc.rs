@@ -52,7 +52,9 @@ async fn carry_out(plane: &Plane, chore: &Chore) -> Result<(), ApiError> {
 }
 
 async fn object(plane: &Plane, key: &Key) -> Result<(), ApiError> {
-    let Some(stored) = plane.store.get(key) else { return Ok(()) };
+    let Some(stored) = plane.store.get(key) else {
+        return Ok(());
+    };
     if stored.deleting {
         if has_finalizer(&stored, ORPHAN) {
             return orphan_dependents(plane, key, &stored).await;
@@ -80,7 +82,11 @@ fn gone_owners(plane: &Plane, world: &World, stored: &Shared) -> Vec<String> {
         let Some(resource) = plane.store.registry().of_kind(&owner.group, &owner.kind) else {
             return false;
         };
-        let namespace = if resource.namespaced { stored.name.namespace.as_str() } else { "" };
+        let namespace = if resource.namespaced {
+            stored.name.namespace.as_str()
+        } else {
+            ""
+        };
         world.by_uid(&owner.uid).is_none_or(|key| {
             key.resource != resource.id || key.name.namespace != namespace || key.name.name != owner.name
         })
@@ -103,7 +109,9 @@ async fn orphan_dependents(plane: &Plane, key: &Key, stored: &Shared) -> Result<
 async fn delete_dependents(plane: &Plane, key: &Key, stored: &Shared) -> Result<(), ApiError> {
     let mut blocked = false;
     for dependent in plane.store.inspect(|world| world.dependents(&stored.uid)) {
-        let Some(found) = plane.store.get(&dependent) else { continue };
+        let Some(found) = plane.store.get(&dependent) else {
+            continue;
+        };
         blocked |= found.owners.iter().any(|owner| owner.uid == stored.uid && owner.blocks);
         if !found.deleting {
             delete(plane, &dependent, Some(found.uid.clone())).await?;
@@ -174,7 +182,10 @@ async fn delete(plane: &Plane, key: &Key, uid: Option<String>) -> Result<(), Api
             Ok(decide_deletion(&resource, &current, &Deletion::background(), now))
         }
         // Gone, or another object of the same name: nothing to do.
-        _ => Err(ApiError::not_found(&crate::error::Subject::default(), &wanted.name.name)),
+        _ => Err(ApiError::not_found(
+            &crate::error::Subject::default(),
+            &wanted.name.name,
+        )),
     };
     ignore_absent(plane.store.write(key.clone(), decide).await.map(drop))
 }

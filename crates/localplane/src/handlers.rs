@@ -98,7 +98,10 @@ async fn answer(plane: Arc<Plane>, request: Request<Body>) -> Result<Response, A
         plane,
     };
     asked.part()?;
-    let writes = matches!(parts.method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
+    let writes = matches!(
+        parts.method,
+        Method::POST | Method::PUT | Method::PATCH | Method::DELETE
+    );
     if writes && asked.target.resource.is_read_only() {
         return Err(ApiError::method_not_allowed());
     }

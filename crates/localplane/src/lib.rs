@@ -26,6 +26,7 @@ mod object;
 mod openapi;
 mod patch;
 mod plane;
+mod protobuf;
 mod registry;
 mod request;
 mod router;
@@ -79,7 +80,7 @@ impl Config {
             data: None,
             clock: Clock::System,
             history: History::default(),
-            event_ttl: Duration::from_secs(3600),
+            event_ttl: Duration::from_hours(1),
         }
     }
 }
@@ -168,7 +169,10 @@ impl Localplane {
         self.stop.cancel();
         for task in [self.cleaner, self.writer] {
             if let Err(error) = task.await {
-                tracing::error!(error = &error as &dyn std::error::Error, "a task of the server ended abnormally");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a task of the server ended abnormally"
+                );
             }
         }
     }

@@ -18,7 +18,7 @@ pub(crate) fn subdomain(name: &str) -> Result<(), String> {
     if name.len() > 253 {
         return Err("must be no more than 253 bytes".into());
     }
-    let good = name.split('.').all(|part| is_dns_label(part));
+    let good = name.split('.').all(is_dns_label);
     if good { Ok(()) } else { Err(SUBDOMAIN.into()) }
 }
 

@@ -47,13 +47,21 @@ impl Documents {
         let wants_protobuf = headers
             .get(header::ACCEPT)
             .and_then(|accept| accept.to_str().ok())
-            .is_some_and(|accept| accept.split(',').any(|entry| [PROTOBUF, PROTOBUF_LABEL].iter().any(|name| entry.trim().starts_with(name))));
+            .is_some_and(|accept| {
+                accept.split(',').any(|entry| {
+                    [PROTOBUF, PROTOBUF_LABEL]
+                        .iter()
+                        .any(|name| entry.trim().starts_with(name))
+                })
+            });
         if !wants_protobuf {
             return json_response(StatusCode::OK, document.to_string());
         }
         let encoded = self.v2_proto.get_or_init(|| proto::document(document).into());
         let mut response = Response::new(Body::from(encoded.clone()));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF_LABEL));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF_LABEL));
         response
     }
 

@@ -147,7 +147,16 @@ impl Resource {
         if self.is_read_only() {
             &["get", "list", "watch"]
         } else {
-            &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+            &[
+                "create",
+                "delete",
+                "deletecollection",
+                "get",
+                "list",
+                "patch",
+                "update",
+                "watch",
+            ]
         }
     }
 
@@ -232,12 +241,11 @@ impl Registry {
     pub(crate) fn group_versions(&self) -> Vec<(String, Vec<String>)> {
         let mut groups: Vec<(String, Vec<String>)> = Vec::new();
         for version in self.resources.iter().flat_map(|resource| &resource.versions) {
-            let place = match groups.iter().position(|(group, _)| *group == version.group) {
-                Some(place) => place,
-                None => {
-                    groups.push((version.group.clone(), Vec::new()));
-                    groups.len() - 1
-                }
+            let place = if let Some(place) = groups.iter().position(|(group, _)| *group == version.group) {
+                place
+            } else {
+                groups.push((version.group.clone(), Vec::new()));
+                groups.len() - 1
             };
             if !groups[place].1.contains(&version.name) {
                 groups[place].1.push(version.name.clone());
@@ -253,7 +261,11 @@ impl Registry {
 fn custom(id: usize, definition: &CustomResourceDefinition) -> Result<Resource, RegistryError> {
     let spec = &definition.spec;
     let crd = definition.metadata.name.clone().unwrap_or_default();
-    if spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy != "None") {
+    if spec
+        .conversion
+        .as_ref()
+        .is_some_and(|conversion| conversion.strategy != "None")
+    {
         return Err(RegistryError::Conversion(crd));
     }
     let served: Vec<&CustomResourceDefinitionVersion> = spec.versions.iter().filter(|version| version.served).collect();
@@ -269,7 +281,7 @@ fn custom(id: usize, definition: &CustomResourceDefinition) -> Result<Resource, 
             .as_ref()
             .and_then(|schema| schema.open_api_v3_schema.as_ref())
             .ok_or(SchemaError::Missing)
-            .and_then(|schema| Schema::compile(schema))
+            .and_then(Schema::compile)
             .map_err(|source| RegistryError::Schema {
                 crd: crd.clone(),
                 version: version.name.clone(),

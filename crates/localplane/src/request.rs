@@ -97,7 +97,10 @@ impl Query {
             .filter(|pair| !pair.is_empty())
             .map(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                (percent_decode(&key.replace('+', " ")), percent_decode(&value.replace('+', " ")))
+                (
+                    percent_decode(&key.replace('+', " ")),
+                    percent_decode(&value.replace('+', " ")),
+                )
             })
             .collect();
         Self(pairs)
@@ -109,7 +112,10 @@ impl Query {
     }
 
     fn raw(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Whether a switch is on: given without a value, or with anything but `false` and `0`.
@@ -251,15 +257,12 @@ pub(crate) fn percent_decode(text: &str) -> String {
             .then(|| text.get(at + 1..at + 3))
             .flatten()
             .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match escape {
-            Some(byte) => {
-                plain.push(byte);
-                at += 3;
-            }
-            None => {
-                plain.push(bytes[at]);
-                at += 1;
-            }
+        if let Some(byte) = escape {
+            plain.push(byte);
+            at += 3;
+        } else {
+            plain.push(bytes[at]);
+            at += 1;
         }
     }
     String::from_utf8_lossy(&plain).into_owned()
@@ -280,7 +283,10 @@ mod tests {
         "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
         Some(Format::Table)
     )]
-    #[case::metadata("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Format::Metadata))]
+    #[case::metadata(
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        Some(Format::Metadata)
+    )]
     #[case::protobuf_first("application/vnd.kubernetes.protobuf, application/json", Some(Format::Whole))]
     #[case::protobuf_only("application/vnd.kubernetes.protobuf", None)]
     #[case::unknown_form("application/json;as=Chart;v=v1;g=meta.k8s.io", None)]

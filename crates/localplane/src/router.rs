@@ -77,10 +77,7 @@ async fn group(State(plane): State<Arc<Plane>>, Path(group): Path<String>) -> Re
     found(discovery::group(plane.store.registry(), &group))
 }
 
-async fn group_resources(
-    State(plane): State<Arc<Plane>>,
-    Path((group, version)): Path<(String, String)>,
-) -> Response {
+async fn group_resources(State(plane): State<Arc<Plane>>, Path((group, version)): Path<(String, String)>) -> Response {
     found(discovery::resources(plane.store.registry(), &group, &version))
 }
 

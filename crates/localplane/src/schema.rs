@@ -11,7 +11,7 @@ mod validate;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::Value;
 
-pub(crate) use structural::{ListType, Node};
+use structural::{ListType, Node};
 
 use crate::{error::Cause, object::Object};
 
@@ -63,10 +63,6 @@ impl Schema {
         &self.json
     }
 
-    pub(crate) fn root(&self) -> &Node {
-        &self.root
-    }
-
     /// Drops fields the schema does not know and tells their paths.
     pub(crate) fn prune(&self, object: &mut Object) -> Vec<String> {
         prune::object(&self.root, object)
@@ -82,7 +78,7 @@ impl Schema {
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>) -> Vec<Cause> {
         let causes = validate::object(&self.root, object, old);
         if causes.is_empty() {
-            self.rules.check(object, old)
+            self.rules.check(&self.root, object, old)
         } else {
             causes
         }

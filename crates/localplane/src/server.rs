@@ -170,7 +170,9 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router, st
         tokio::spawn(connection);
     }
     drop(listener);
-    let Ok(graceful) = Arc::try_unwrap(graceful) else { return };
+    let Ok(graceful) = Arc::try_unwrap(graceful) else {
+        return;
+    };
     if timeout(FAREWELL, graceful.shutdown()).await.is_err() {
         tracing::warn!("some clients did not close their connections in time");
     }
@@ -184,12 +186,18 @@ async fn connection(
 ) {
     // Watch events are small and urgent.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(error = &error as &dyn std::error::Error, "a connection keeps gathering small packets");
+        tracing::debug!(
+            error = &error as &dyn std::error::Error,
+            "a connection keeps gathering small packets"
+        );
     }
     let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            tracing::debug!(error = &error as &dyn std::error::Error, "a client broke off the TLS handshake");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "a client broke off the TLS handshake"
+            );
             return;
         }
         Err(_) => return,
@@ -199,7 +207,10 @@ async fn connection(
     builder.http2().max_concurrent_streams(10_000);
     let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     if let Err(error) = watcher.watch(serving.into_owned()).await {
-        tracing::debug!(error = error.as_ref() as &dyn std::error::Error, "a connection ended early");
+        tracing::debug!(
+            error = error.as_ref() as &dyn std::error::Error,
+            "a connection ended early"
+        );
     }
 }
 

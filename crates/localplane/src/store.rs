@@ -166,11 +166,6 @@ impl Store {
         self.shared.read().list(query)
     }
 
-    /// Number of objects of a resource.
-    pub(crate) fn count(&self, resource: usize) -> usize {
-        self.shared.read().count(resource)
-    }
-
     /// Starts a watch: what it tells first and what it tells later join without gap or overlap.
     pub(crate) fn subscribe(
         &self,
@@ -187,7 +182,9 @@ impl Store {
             Start::Now { state: false } => {}
             Start::After(after) => {
                 let hub = world.hub(resource);
-                let forgotten = Forgotten { newest: hub.forgotten() };
+                let forgotten = Forgotten {
+                    newest: hub.forgotten(),
+                };
                 backlog = hub
                     .since(after)
                     .ok_or(forgotten)?
@@ -237,10 +234,7 @@ impl Store {
         Ok(self.prepare(&decide)?.change)
     }
 
-    fn prepare(
-        &self,
-        decide: &dyn Fn(&Reading<'_>) -> Result<Change, ApiError>,
-    ) -> Result<writer::Prepared, ApiError> {
+    fn prepare(&self, decide: &dyn Fn(&Reading<'_>) -> Result<Change, ApiError>) -> Result<writer::Prepared, ApiError> {
         let lookup = |key: &Key| self.get(key);
         let reading = Reading::new(&lookup);
         let change = decide(&reading)?;

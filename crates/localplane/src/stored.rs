@@ -101,7 +101,10 @@ impl Stored {
             labels,
             fields: resource.selectable.iter().map(|field| field.value(object)).collect(),
             owners,
-            finalizers: object::meta_strings(object, "finalizers").into_iter().map(str::to_owned).collect(),
+            finalizers: object::meta_strings(object, "finalizers")
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             deleting: object::is_deleting(object),
             tail,
             frames: Default::default(),
@@ -177,7 +180,13 @@ fn with_brace(tail: &Bytes) -> Vec<u8> {
 }
 
 fn owner(reference: &Value) -> Owner {
-    let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |field: &str| {
+        reference
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let api_version = text("apiVersion");
     let group = api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
     Owner {

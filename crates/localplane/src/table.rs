@@ -39,10 +39,12 @@ impl Column {
                 name: column.name.clone(),
                 kind: column.type_.clone(),
                 format: column.format.clone().unwrap_or_default(),
-                description: column
-                    .description
-                    .clone()
-                    .unwrap_or_else(|| format!("Custom resource definition column (in JSONPath format): {}", column.json_path)),
+                description: column.description.clone().unwrap_or_else(|| {
+                    format!(
+                        "Custom resource definition column (in JSONPath format): {}",
+                        column.json_path
+                    )
+                }),
                 priority: column.priority.unwrap_or_default(),
                 cell: Cell::Path(JsonPath::parse(&column.json_path)),
             });
@@ -97,7 +99,9 @@ impl Column {
     pub(crate) fn cell(&self, object: &Object, now: Timestamp) -> Value {
         match &self.cell {
             Cell::Made(make) => make(object, now),
-            Cell::Path(path) => path.first(object).map_or(Value::Null, |value| show(&self.kind, value, now)),
+            Cell::Path(path) => path
+                .first(object)
+                .map_or(Value::Null, |value| show(&self.kind, value, now)),
         }
     }
 }

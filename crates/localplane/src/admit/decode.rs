@@ -45,32 +45,29 @@ pub(crate) fn normalize(
     if target.version().shape == Shape::EventsV1 {
         builtin::from_events_v1(&mut object);
     }
-    let unknown = match target.resource.builtin {
-        Some(builtin) => {
-            let before = Value::Object(object);
-            let after = (builtin.normalize)(before.clone()).map_err(|error| unreadable(target, &error))?;
-            let mut unknown = Vec::new();
-            lost_fields(&before, &after, "", &mut unknown);
-            object = match after {
-                Value::Object(object) => object,
-                _ => Object::new(),
-            };
-            unknown
+    let unknown = if let Some(builtin) = target.resource.builtin {
+        let before = Value::Object(object);
+        let after = (builtin.normalize)(before.clone()).map_err(|error| unreadable(target, &error))?;
+        let mut unknown = Vec::new();
+        lost_fields(&before, &after, "", &mut unknown);
+        object = match after {
+            Value::Object(object) => object,
+            _ => Object::new(),
+        };
+        unknown
+    } else {
+        let mut unknown = Vec::new();
+        if let Some(meta) = object.remove("metadata") {
+            let after = serde_json::from_value::<ObjectMeta>(meta.clone())
+                .and_then(serde_json::to_value)
+                .map_err(|error| unreadable(target, &error))?;
+            lost_fields(&meta, &after, "metadata", &mut unknown);
+            object.insert("metadata".into(), after);
         }
-        None => {
-            let mut unknown = Vec::new();
-            if let Some(meta) = object.remove("metadata") {
-                let after = serde_json::from_value::<ObjectMeta>(meta.clone())
-                    .and_then(serde_json::to_value)
-                    .map_err(|error| unreadable(target, &error))?;
-                lost_fields(&meta, &after, "metadata", &mut unknown);
-                object.insert("metadata".into(), after);
-            }
-            if let Some(schema) = &target.version().schema {
-                unknown.extend(schema.prune(&mut object));
-            }
-            unknown
+        if let Some(schema) = &target.version().schema {
+            unknown.extend(schema.prune(&mut object));
         }
+        unknown
     };
     let mut warnings: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     match strictness {
@@ -133,7 +130,11 @@ fn lost_fields(before: &Value, after: &Value, path: &str, lost: &mut Vec<String>
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (key, value) in before {
-                let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let place = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
                 match after.get(key) {
                     Some(after) => lost_fields(value, after, &place, lost),
                     None if is_empty(value) => {}

@@ -119,12 +119,17 @@ fn owners(object: &Object, causes: &mut Vec<Cause>) {
     if 1 < controllers {
         causes.push(Cause::invalid(
             "metadata.ownerReferences",
-            &owners.map(|owners| Value::Array(owners.clone()).to_string()).unwrap_or_default(),
+            &owners
+                .map(|owners| Value::Array(owners.clone()).to_string())
+                .unwrap_or_default(),
             "Only one reference can have Controller set to true",
         ));
     }
 }
 
 fn entries<'a>(object: &'a Object, field: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    object::meta(object, field).and_then(Value::as_object).into_iter().flatten()
+    object::meta(object, field)
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
 }

@@ -12,7 +12,10 @@ const MOST_DATA: usize = 1 << 20;
 
 pub(super) fn pod(object: &Object, old: Option<&Object>) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let containers = object.get("spec").and_then(|spec| spec.get("containers")).and_then(Value::as_array);
+    let containers = object
+        .get("spec")
+        .and_then(|spec| spec.get("containers"))
+        .and_then(Value::as_array);
     match containers.map(Vec::as_slice) {
         None | Some([]) => causes.push(Cause::required("spec.containers", "")),
         Some(containers) => {
@@ -26,21 +29,24 @@ pub(super) fn pod(object: &Object, old: Option<&Object>) -> Vec<Cause> {
         }
     }
     let node = |object: &Object| object.get("spec").and_then(|spec| spec.get("nodeName")).cloned();
-    if let Some(was) = old.and_then(node) {
-        if node(object).as_ref() != Some(&was) {
-            causes.push(Cause::forbidden("spec", "pod updates may not change the node of a scheduled pod"));
-        }
+    if let Some(was) = old.and_then(node)
+        && node(object).as_ref() != Some(&was)
+    {
+        causes.push(Cause::forbidden(
+            "spec",
+            "pod updates may not change the node of a scheduled pod",
+        ));
     }
     causes
 }
 
 pub(super) fn secret(object: &Object, old: Option<&Object>) -> Vec<Cause> {
     let mut causes = data_rules(object, &["data"], old);
-    if let Some(was) = old.and_then(|old| old.get("type")) {
-        if object.get("type") != Some(was) {
-            let shown = object.get("type").map(Value::to_string).unwrap_or_default();
-            causes.push(Cause::invalid("type", &shown, "field is immutable"));
-        }
+    if let Some(was) = old.and_then(|old| old.get("type"))
+        && object.get("type") != Some(was)
+    {
+        let shown = object.get("type").map(Value::to_string).unwrap_or_default();
+        causes.push(Cause::invalid("type", &shown, "field is immutable"));
     }
     let kind = object.get("type").and_then(Value::as_str);
     let needed = match kind {
@@ -49,7 +55,10 @@ pub(super) fn secret(object: &Object, old: Option<&Object>) -> Vec<Cause> {
         _ => None,
     };
     if let Some(key) = needed {
-        let value = object.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
+        let value = object
+            .get("data")
+            .and_then(|data| data.get(key))
+            .and_then(Value::as_str);
         let decoded = value
             .map(|value| base64::Engine::decode(&base64::engine::general_purpose::STANDARD, value).unwrap_or_default());
         match decoded {
@@ -122,7 +131,11 @@ pub(super) fn event(object: &Object, _old: Option<&Object>) -> Vec<Cause> {
         Vec::new()
     } else {
         let detail = "does not match event.namespace";
-        vec![Cause::invalid("involvedObject.namespace", &format!("{involved:?}"), detail)]
+        vec![Cause::invalid(
+            "involvedObject.namespace",
+            &format!("{involved:?}"),
+            detail,
+        )]
     }
 }
 

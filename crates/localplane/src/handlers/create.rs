@@ -10,6 +10,7 @@ use crate::{
     answer,
     error::{ApiError, Cause},
     object::{self, Object},
+    protobuf,
     request::{Target, content_type},
     store::{Change, Reading},
     stored::{Key, ObjectName},
@@ -19,7 +20,7 @@ use crate::{
 const TRIES: usize = 8;
 
 pub(super) async fn create(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
-    check_content_type(asked)?;
+    let body = as_json(asked, body)?;
     let Incoming { mut object, warnings } = admit::decode(&asked.target, &body, asked.strictness()?)?;
     check_namespace(asked, &mut object)?;
     let prefix = object::meta_str(&object, "generateName").to_owned();
@@ -67,21 +68,38 @@ async fn store(asked: &Asked, name: &str, object: Object, dry_run: bool) -> Resu
     };
     if dry_run {
         return Ok(match plane.store.dry_run(decide)? {
-            Change::Put(object) | Change::Remove(object) => answer::unstored(StatusCode::CREATED, &asked.target, object),
-            Change::Keep(stored) => {
-                answer::one(StatusCode::CREATED, &asked.target, &stored, asked.format, &asked.query, plane.store.now())
+            Change::Put(object) | Change::Remove(object) => {
+                answer::unstored(StatusCode::CREATED, &asked.target, object)
             }
+            Change::Keep(stored) => answer::one(
+                StatusCode::CREATED,
+                &asked.target,
+                &stored,
+                asked.format,
+                &asked.query,
+                plane.store.now(),
+            ),
         });
     }
     let outcome = plane.store.write(key, decide).await?;
     let now = plane.store.now();
-    Ok(answer::one(StatusCode::CREATED, &asked.target, &outcome.object, asked.format, &asked.query, now))
+    Ok(answer::one(
+        StatusCode::CREATED,
+        &asked.target,
+        &outcome.object,
+        asked.format,
+        &asked.query,
+        now,
+    ))
 }
 
-/// Only JSON is read here.
-pub(super) fn check_content_type(asked: &Asked) -> Result<(), ApiError> {
+/// The body as JSON. Protobuf is read where kubectl insists on it.
+pub(super) fn as_json(asked: &Asked, body: Bytes) -> Result<Bytes, ApiError> {
     match content_type(&asked.headers) {
-        "" | "application/json" => Ok(()),
+        "" | "application/json" => Ok(body),
+        protobuf::MEDIA_TYPE if asked.target.resource.builtin.is_some() => protobuf::decode(&body)
+            .map(|object| object.to_string().into())
+            .ok_or_else(|| ApiError::unsupported_media_type("application/json")),
         _ => Err(ApiError::unsupported_media_type("application/json")),
     }
 }
@@ -99,7 +117,9 @@ pub(super) fn check_namespace(asked: &Asked, object: &mut Object) -> Result<(), 
             object::set_meta(object, "namespace", Some(namespace.clone().into()));
         }
         None if asked.target.resource.namespaced => {
-            return Err(ApiError::bad_request("an empty namespace may not be set during creation"));
+            return Err(ApiError::bad_request(
+                "an empty namespace may not be set during creation",
+            ));
         }
         None if !given.is_empty() => {
             return Err(ApiError::bad_request(
@@ -122,12 +142,7 @@ pub(super) fn namespace_key(resource: usize, name: &str) -> Key {
 }
 
 /// Nothing is created in a namespace that does not exist or is being deleted.
-fn check_namespace_lives(
-    reading: &Reading<'_>,
-    namespace: &Key,
-    target: &Target,
-    name: &str,
-) -> Result<(), ApiError> {
+fn check_namespace_lives(reading: &Reading<'_>, namespace: &Key, target: &Target, name: &str) -> Result<(), ApiError> {
     let namespace_name = &namespace.name.name;
     match reading.get(namespace) {
         None => {
@@ -139,7 +154,8 @@ fn check_namespace_lives(
             Err(ApiError::not_found(&subject, namespace_name))
         }
         Some(stored) if stored.deleting => {
-            let why = format!("unable to create new content in namespace {namespace_name} because it is being terminated");
+            let why =
+                format!("unable to create new content in namespace {namespace_name} because it is being terminated");
             Err(ApiError::forbidden(&target.subject(), name, why).with_cause(&Cause {
                 reason: "NamespaceTerminating",
                 message: format!("namespace {namespace_name} is being terminated"),

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Asked, list::Selection};
+use super::{Asked, create::as_json, list::Selection};
 use crate::{
     admit::settle,
     answer::{self, ListMeta},
@@ -53,11 +53,13 @@ impl Deletion {
         }
     }
 
-    fn of(asked: &Asked, body: &[u8]) -> Result<Self, ApiError> {
+    fn of(asked: &Asked, body: Bytes) -> Result<Self, ApiError> {
+        // Clients of custom kinds name any content type for an empty body.
+        let body = if body.is_empty() { body } else { as_json(asked, body)? };
         let options: Value = if body.is_empty() {
             json!({})
         } else {
-            serde_json::from_slice(body)
+            serde_json::from_slice(&body)
                 .map_err(|error| ApiError::bad_request(format!("error decoding DeleteOptions: {error}")))?
         };
         let text = |field: &str| {
@@ -65,7 +67,9 @@ impl Deletion {
             given.or_else(|| asked.query.get(field).map(str::to_owned))
         };
         let precondition = |field: &str| {
-            let value = options.get("preconditions").and_then(|conditions| conditions.get(field));
+            let value = options
+                .get("preconditions")
+                .and_then(|conditions| conditions.get(field));
             value.and_then(Value::as_str).map(str::to_owned)
         };
         let orphan = options.get("orphanDependents").and_then(Value::as_bool);
@@ -115,7 +119,7 @@ fn delete_options(cause: &Cause) -> ApiError {
 
 pub(super) async fn one(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
     let key = asked.key()?;
-    let deletion = Deletion::of(asked, &body)?;
+    let deletion = Deletion::of(asked, body)?;
     let (object, removed) = carry_out(asked, &key, deletion).await?;
     let returns_object = asked
         .target
@@ -123,7 +127,10 @@ pub(super) async fn one(asked: &Asked, body: Bytes) -> Result<Response, ApiError
         .builtin
         .is_some_and(|builtin| builtin.is_pod() || builtin.is_namespace());
     if removed && !returns_object {
-        return Ok(answer::json_response(StatusCode::OK, success(asked, &object).to_string()));
+        return Ok(answer::json_response(
+            StatusCode::OK,
+            success(asked, &object).to_string(),
+        ));
     }
     Ok(answer::unstored(StatusCode::OK, &asked.target, object))
 }
@@ -137,7 +144,9 @@ async fn carry_out(asked: &Asked, key: &Key, deletion: Deletion) -> Result<(Obje
     let decide = {
         let key = key.clone();
         move |reading: &Reading<'_>| {
-            let current = reading.get(&key).ok_or_else(|| ApiError::not_found(&subject, &key.name.name))?;
+            let current = reading
+                .get(&key)
+                .ok_or_else(|| ApiError::not_found(&subject, &key.name.name))?;
             check(&current, &deletion, &subject)?;
             Ok(delete(&resource, &current, &deletion, now))
         }
@@ -194,7 +203,9 @@ pub(crate) fn delete(resource: &Resource, current: &Shared, deletion: &Deletion,
     let list = (!finalizers.is_empty()).then(|| json!(finalizers));
     object::set_meta(&mut object, "finalizers", list);
     if !object::is_deleting(&object) {
-        let at = now.saturating_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(now);
+        let at = now
+            .saturating_add(jiff::SignedDuration::from_secs(grace))
+            .unwrap_or(now);
         object::set_meta(&mut object, "deletionTimestamp", Some(seconds(at).into()));
         object::set_meta(&mut object, "deletionGracePeriodSeconds", Some(grace.into()));
         if resource.has_generation() {
@@ -220,11 +231,16 @@ fn grace(resource: &Resource, object: &Object, deletion: &Deletion) -> i64 {
         .and_then(|spec| spec.get("nodeName"))
         .and_then(Value::as_str)
         .is_some_and(|node| !node.is_empty());
-    let phase = object.get("status").and_then(|status| status.get("phase")).and_then(Value::as_str);
+    let phase = object
+        .get("status")
+        .and_then(|status| status.get("phase"))
+        .and_then(Value::as_str);
     if !scheduled || matches!(phase, Some("Succeeded" | "Failed")) {
         return 0;
     }
-    let own = spec.and_then(|spec| spec.get("terminationGracePeriodSeconds")).and_then(Value::as_i64);
+    let own = spec
+        .and_then(|spec| spec.get("terminationGracePeriodSeconds"))
+        .and_then(Value::as_i64);
     deletion.grace.or(own).unwrap_or(30).max(0)
 }
 
@@ -242,7 +258,7 @@ fn success(asked: &Asked, object: &Object) -> Value {
 }
 
 pub(super) async fn collection(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
-    let deletion = Deletion::of(asked, &body)?;
+    let deletion = Deletion::of(asked, body)?;
     let selection = Selection::of(&asked.target, &asked.query)?;
     let store = &asked.plane.store;
     let listing = selected(asked, &selection)?;
@@ -272,7 +288,14 @@ pub(super) async fn collection(asked: &Asked, body: Bytes) -> Result<Response, A
         revision: meta.revision,
         ..listing
     };
-    Ok(answer::list(&asked.target, listing, &meta, asked.format, &asked.query, store.now()))
+    Ok(answer::list(
+        &asked.target,
+        listing,
+        &meta,
+        asked.format,
+        &asked.query,
+        store.now(),
+    ))
 }
 
 fn selected(asked: &Asked, selection: &Selection) -> Result<Listing, ApiError> {

@@ -102,7 +102,14 @@ pub(super) async fn list(asked: Asked) -> Result<Response, ApiError> {
     })?;
     let meta = meta_of(&listing, &selection);
     let now = store.now();
-    Ok(answer::list(&asked.target, listing, &meta, asked.format, &asked.query, now))
+    Ok(answer::list(
+        &asked.target,
+        listing,
+        &meta,
+        asked.format,
+        &asked.query,
+        now,
+    ))
 }
 
 fn meta_of(listing: &Listing, selection: &Selection) -> ListMeta {
@@ -118,7 +125,11 @@ fn meta_of(listing: &Listing, selection: &Selection) -> ListMeta {
         revision: listing.revision,
         token,
         // With a selector the cluster's API server does not know how many are left either.
-        remaining: listing.rest.as_ref().map(|(_, more)| *more).filter(|_| selection.is_empty()),
+        remaining: listing
+            .rest
+            .as_ref()
+            .map(|(_, more)| *more)
+            .filter(|_| selection.is_empty()),
     }
 }
 
@@ -147,7 +158,9 @@ pub(crate) fn revision(query: &Query) -> Result<Option<u64>, ApiError> {
         .get("resourceVersion")
         .map(|version| {
             version.parse().map_err(|_| {
-                ApiError::bad_request(format!("resourceVersion: Invalid value: {version:?}: it must be a number"))
+                ApiError::bad_request(format!(
+                    "resourceVersion: Invalid value: {version:?}: it must be a number"
+                ))
             })
         })
         .transpose()
@@ -164,27 +177,31 @@ pub(crate) async fn wait_for(store: &Store, version: u64) -> Result<(), ApiError
 fn check_match(query: &Query) -> Result<bool, ApiError> {
     let version = query.get("resourceVersion");
     let refuse = |cause: Cause| Err(list_options(&cause));
-    match query.get("resourceVersionMatch") {
-        None if query.switch_if_given("sendInitialEvents").is_some() => refuse(Cause::forbidden(
+    let Some(wanted) = query.get("resourceVersionMatch") else {
+        if query.switch_if_given("sendInitialEvents").is_none() {
+            return Ok(false);
+        }
+        return refuse(Cause::forbidden(
             "sendInitialEvents",
             "sendInitialEvents is forbidden for list",
-        )),
-        None => Ok(false),
-        Some(_) if version.is_none() => refuse(Cause::forbidden(
+        ));
+    };
+    match wanted {
+        _ if version.is_none() => refuse(Cause::forbidden(
             "resourceVersionMatch",
             "resourceVersionMatch is forbidden unless resourceVersion is provided",
         )),
-        Some(_) if query.get("continue").is_some() => refuse(Cause::forbidden(
+        _ if query.get("continue").is_some() => refuse(Cause::forbidden(
             "resourceVersionMatch",
             "resourceVersionMatch is forbidden when continue is provided",
         )),
-        Some("Exact") if version == Some("0") => refuse(Cause::forbidden(
+        "Exact" if version == Some("0") => refuse(Cause::forbidden(
             "resourceVersionMatch",
             "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         )),
-        Some("Exact") => Ok(true),
-        Some("NotOlderThan") => Ok(false),
-        Some(other) => refuse(Cause::unsupported(
+        "Exact" => Ok(true),
+        "NotOlderThan" => Ok(false),
+        other => refuse(Cause::unsupported(
             "resourceVersionMatch",
             &format!("{other:?}"),
             &["\"Exact\"".into(), "\"NotOlderThan\"".into(), "\"\"".into()],

@@ -66,7 +66,11 @@ fn read(asked: &Asked, body: &[u8]) -> Result<Patch, ApiError> {
             )));
         }
         _ => {
-            return Err(ApiError::unsupported_media_type(if builtin { FOR_BUILTIN } else { FOR_CUSTOM }));
+            return Err(ApiError::unsupported_media_type(if builtin {
+                FOR_BUILTIN
+            } else {
+                FOR_CUSTOM
+            }));
         }
     };
     let value = serde_json::from_slice(body)
@@ -80,7 +84,9 @@ impl Patch {
         match self {
             Self::Merge(patch) => {
                 if !patch.is_object() {
-                    return Err(ApiError::bad_request("error decoding patch: a merge patch must be a JSON object"));
+                    return Err(ApiError::bad_request(
+                        "error decoding patch: a merge patch must be a JSON object",
+                    ));
                 }
                 merge::apply(&mut value, patch);
             }
@@ -89,7 +95,7 @@ impl Patch {
         }
         match value {
             Value::Object(object) => Ok(object),
-            _ => Err(ApiError::unprocessable("the patch turns the object into something else")),
+            _ => Err(ApiError::unprocessable()),
         }
     }
 }

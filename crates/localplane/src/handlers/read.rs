@@ -14,5 +14,12 @@ pub(super) fn get(asked: &Asked) -> Result<Response, ApiError> {
         .get(&key)
         .ok_or_else(|| ApiError::not_found(&asked.target.subject(), &key.name.name))?;
     let now = asked.plane.store.now();
-    Ok(answer::one(StatusCode::OK, &asked.target, &stored, asked.format, &asked.query, now))
+    Ok(answer::one(
+        StatusCode::OK,
+        &asked.target,
+        &stored,
+        asked.format,
+        &asked.query,
+        now,
+    ))
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::{
     Asked,
-    create::{check_content_type, check_namespace},
+    create::{as_json, check_namespace},
 };
 use crate::{
     admit::{self, Incoming},
@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) async fn update(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
-    check_content_type(asked)?;
+    let body = as_json(asked, body)?;
     let key = asked.key()?;
     let part = asked.part()?;
     let Incoming { mut object, warnings } = admit::decode(&asked.target, &body, asked.strictness()?)?;
@@ -57,12 +57,24 @@ pub(super) async fn write(
     if asked.dry_run()? {
         return Ok(match store.dry_run(decide)? {
             Change::Put(object) | Change::Remove(object) => answer::unstored(StatusCode::OK, &asked.target, object),
-            Change::Keep(stored) => {
-                answer::one(StatusCode::OK, &asked.target, &stored, asked.format, &asked.query, store.now())
-            }
+            Change::Keep(stored) => answer::one(
+                StatusCode::OK,
+                &asked.target,
+                &stored,
+                asked.format,
+                &asked.query,
+                store.now(),
+            ),
         });
     }
     let Outcome { object, created, .. } = store.write(key, decide).await?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(answer::one(status, &asked.target, &object, asked.format, &asked.query, store.now()))
+    Ok(answer::one(
+        status,
+        &asked.target,
+        &object,
+        asked.format,
+        &asked.query,
+        store.now(),
+    ))
 }

@@ -1,11 +1,6 @@
 //! A watch: what is there if asked for, what was missed, then what happens, until its time is over.
 
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
@@ -31,7 +26,7 @@ use crate::{
 };
 
 /// How often a quiet watch is told the current revision.
-const BOOKMARKS: Duration = Duration::from_secs(60);
+const BOOKMARKS: Duration = Duration::from_mins(1);
 
 /// Frames are gathered up to this size if more than one is waiting.
 const PIECE: usize = 64 << 10;
@@ -210,16 +205,13 @@ impl Watching {
             }
         };
         tokio::select! {
-            event = self.subscription.events.recv() => match event {
-                Some(event) => {
-                    let frame = self.render(&event);
-                    self.ready.extend(frame);
-                }
-                None => {
-                    let error = ApiError::expired("the watch fell too far behind and lost events; list again");
-                    self.ready.push_back(error_frame(&error).into());
-                    self.finished = true;
-                }
+            event = self.subscription.events.recv() => if let Some(event) = event {
+                let frame = self.render(&event);
+                self.ready.extend(frame);
+            } else {
+                let error = ApiError::expired("the watch fell too far behind and lost events; list again");
+                self.ready.push_back(error_frame(&error).into());
+                self.finished = true;
             },
             () = tick => {
                 // Everything up to this revision is in the queue already; what is there goes first.

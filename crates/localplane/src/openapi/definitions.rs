@@ -32,7 +32,12 @@ impl Dialect {
 /// The definitions of the chosen versions and of everything they refer to.
 pub(super) fn all(registry: &Registry, wanted: impl Fn(&Version) -> bool, dialect: Dialect) -> Value {
     let mut settings = SchemaSettings::openapi3();
-    settings.definitions_path = dialect.prefix().trim_start_matches('#').trim_end_matches('/').to_owned().into();
+    settings.definitions_path = dialect
+        .prefix()
+        .trim_start_matches('#')
+        .trim_end_matches('/')
+        .to_owned()
+        .into();
     settings.inline_subschemas = false;
     let mut generator = settings.into_generator();
     generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>();
@@ -95,6 +100,18 @@ fn custom_schema(version: &Version, dialect: Dialect) -> Value {
     schema
 }
 
+/// Version 2 lets a reference have a description beside it, and clients follow references only there.
+fn unwrap_reference(map: &mut Map<String, Value>) {
+    let reference = match map.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([only]) => only.get("$ref").cloned(),
+        _ => None,
+    };
+    if let Some(reference) = reference {
+        map.remove("allOf");
+        map.insert("$ref".into(), reference);
+    }
+}
+
 /// Brings a schema into what the dialect can say.
 fn adapt(schema: &mut Value, dialect: Dialect) {
     let Value::Object(map) = schema else { return };
@@ -107,6 +124,7 @@ fn adapt(schema: &mut Value, dialect: Dialect) {
     }
     match dialect {
         Dialect::V2 => {
+            unwrap_reference(map);
             // Version 2 has no words for these; the server checks them anyway.
             for word in ["oneOf", "anyOf", "not", "nullable", "x-kubernetes-validations"] {
                 map.remove(word);
@@ -122,16 +140,18 @@ fn adapt(schema: &mut Value, dialect: Dialect) {
             }
         }
         Dialect::V3 => {
-            if map.len() > 1 {
-                if let Some(reference) = map.remove("$ref") {
-                    map.insert("allOf".into(), json!([{"$ref": reference}]));
-                }
+            if map.len() > 1
+                && let Some(reference) = map.remove("$ref")
+            {
+                map.insert("allOf".into(), json!([{"$ref": reference}]));
             }
         }
     }
     for word in ["properties", "patternProperties"] {
         if let Some(Value::Object(below)) = map.get_mut(word) {
-            below.values_mut().for_each(|schema| adapt(schema, dialect));
+            for schema in below.values_mut() {
+                adapt(schema, dialect);
+            }
         }
     }
     for word in ["items", "additionalProperties", "not"] {
@@ -141,7 +161,9 @@ fn adapt(schema: &mut Value, dialect: Dialect) {
     }
     for word in ["allOf", "anyOf", "oneOf"] {
         if let Some(Value::Array(below)) = map.get_mut(word) {
-            below.iter_mut().for_each(|schema| adapt(schema, dialect));
+            for schema in below {
+                adapt(schema, dialect);
+            }
         }
     }
 }

@@ -12,9 +12,15 @@ pub(super) fn all(registry: &Registry, wanted: impl Fn(&Version) -> bool, dialec
     for resource in registry.resources() {
         for version in resource.versions.iter().filter(|version| wanted(version)) {
             let base = base(resource, version);
-            paths.insert(base.clone(), item(resource, version, &["get", "post", "delete"], false, dialect));
+            paths.insert(
+                base.clone(),
+                item(resource, version, &["get", "post", "delete"], false, dialect),
+            );
             let one = format!("{base}/{{name}}");
-            paths.insert(one.clone(), item(resource, version, &["get", "put", "patch", "delete"], true, dialect));
+            paths.insert(
+                one.clone(),
+                item(resource, version, &["get", "put", "patch", "delete"], true, dialect),
+            );
             if version.status {
                 let status = format!("{one}/status");
                 paths.insert(status, item(resource, version, &["get", "put", "patch"], true, dialect));
@@ -80,14 +86,20 @@ fn operation(resource: &Resource, version: &Version, verb: &str, named: bool, di
         ("put", _) => ("put", &["dryRun", "fieldManager", "fieldValidation"]),
         ("patch", _) => ("patch", &["dryRun", "fieldManager", "fieldValidation", "force"]),
         (_, true) => ("delete", &["dryRun", "gracePeriodSeconds", "propagationPolicy"]),
-        (_, false) => ("deletecollection", &["dryRun", "fieldSelector", "labelSelector", "propagationPolicy"]),
+        (_, false) => (
+            "deletecollection",
+            &["dryRun", "fieldSelector", "labelSelector", "propagationPolicy"],
+        ),
     };
     let schema = dialect.reference(&definition_name(resource, version));
     let response = match dialect {
         Dialect::V2 => json!({"description": "OK", "schema": schema}),
         Dialect::V3 => json!({"description": "OK", "content": {"application/json": {"schema": schema}}}),
     };
-    let parameters: Vec<Value> = parameters.iter().map(|name| parameter(name, "query", dialect)).collect();
+    let parameters: Vec<Value> = parameters
+        .iter()
+        .map(|name| parameter(name, "query", dialect))
+        .collect();
     json!({
         "description": format!("{action} {}", resource.kind),
         "operationId": format!("{action}{}{}", version.name, resource.kind),

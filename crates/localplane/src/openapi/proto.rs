@@ -34,7 +34,7 @@ impl Message {
         }
     }
 
-    fn message(&mut self, field: u64, message: Message) {
+    fn message(&mut self, field: u64, message: &Message) {
         self.bytes(field, &message.0);
     }
 
@@ -65,7 +65,7 @@ fn str_of<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 /// `name` and `value`: how this format writes an entry of a map.
-fn named(name: &str, value: Message) -> Message {
+fn named(name: &str, value: &Message) -> Message {
     let mut entry = Message::default();
     entry.text(1, Some(name));
     entry.message(2, value);
@@ -82,7 +82,7 @@ fn any(value: &Value) -> Message {
 fn extensions(target: &mut Message, field: u64, value: &Value) {
     for (key, extension) in value.as_object().into_iter().flatten() {
         if key.starts_with("x-") {
-            target.message(field, named(key, any(extension)));
+            target.message(field, &named(key, &any(extension)));
         }
     }
 }
@@ -94,24 +94,29 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
     let mut info = Message::default();
     info.text(1, document.get("info").and_then(|info| str_of(info, "title")));
     info.text(2, document.get("info").and_then(|info| str_of(info, "version")));
-    message.message(2, info);
+    message.message(2, &info);
     let mut paths = Message::default();
     for (path, item) in entries(document, "paths") {
-        paths.message(2, named(path, path_item(item)));
+        paths.message(2, &named(path, &path_item(item)));
     }
-    message.message(8, paths);
-    message.message(9, schemas(document.get("definitions")));
+    message.message(8, &paths);
+    message.message(9, &schemas(document.get("definitions")));
     message.0
 }
 
 fn entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    value.get(key).and_then(Value::as_object).map(Map::iter).into_iter().flatten()
+    value
+        .get(key)
+        .and_then(Value::as_object)
+        .map(Map::iter)
+        .into_iter()
+        .flatten()
 }
 
 fn schemas(map: Option<&Value>) -> Message {
     let mut message = Message::default();
     for (name, value) in map.and_then(Value::as_object).into_iter().flatten() {
-        message.message(1, named(name, schema(value)));
+        message.message(1, &named(name, &schema(value)));
     }
     message
 }
@@ -126,7 +131,7 @@ fn schema(value: &Value) -> Message {
     message.text(3, str_of(value, "title"));
     message.text(4, str_of(value, "description"));
     if let Some(default) = value.get("default") {
-        message.message(5, any(default));
+        message.message(5, &any(default));
     }
     message.double(6, number("multipleOf"));
     message.double(7, number("maximum"));
@@ -145,37 +150,37 @@ fn schema(value: &Value) -> Message {
         message.text(19, required.as_str());
     }
     for choice in value.get("enum").and_then(Value::as_array).into_iter().flatten() {
-        message.message(20, any(choice));
+        message.message(20, &any(choice));
     }
     match value.get("additionalProperties") {
         Some(Value::Bool(allowed)) => {
             let mut item = Message::default();
             item.varint(2 << 3);
             item.varint(u64::from(*allowed));
-            message.message(21, item);
+            message.message(21, &item);
         }
         Some(below) => {
             let mut item = Message::default();
-            item.message(1, schema(below));
-            message.message(21, item);
+            item.message(1, &schema(below));
+            message.message(21, &item);
         }
         None => {}
     }
     if let Some(kind) = str_of(value, "type") {
         let mut item = Message::default();
         item.text(1, Some(kind));
-        message.message(22, item);
+        message.message(22, &item);
     }
     if let Some(items) = value.get("items") {
         let mut item = Message::default();
-        item.message(1, schema(items));
-        message.message(23, item);
+        item.message(1, &schema(items));
+        message.message(23, &item);
     }
     for part in value.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        message.message(24, schema(part));
+        message.message(24, &schema(part));
     }
     if value.get("properties").is_some() {
-        message.message(25, schemas(value.get("properties")));
+        message.message(25, &schemas(value.get("properties")));
     }
     extensions(&mut message, 31, value);
     message
@@ -185,7 +190,7 @@ fn path_item(value: &Value) -> Message {
     let mut message = Message::default();
     for (field, verb) in [(2, "get"), (3, "put"), (4, "post"), (5, "delete"), (8, "patch")] {
         if let Some(value) = value.get(verb) {
-            message.message(field, operation(value));
+            message.message(field, &operation(value));
         }
     }
     parameters(&mut message, 9, value);
@@ -203,14 +208,14 @@ fn operation(value: &Value) -> Message {
         response.text(1, str_of(value, "description"));
         if let Some(value) = value.get("schema") {
             let mut item = Message::default();
-            item.message(1, schema(value));
-            response.message(2, item);
+            item.message(1, &schema(value));
+            response.message(2, &item);
         }
         let mut choice = Message::default();
-        choice.message(1, response);
-        responses.message(1, named(code, choice));
+        choice.message(1, &response);
+        responses.message(1, &named(code, &choice));
     }
-    message.message(9, responses);
+    message.message(9, &responses);
     extensions(&mut message, 13, value);
     message
 }
@@ -225,11 +230,11 @@ fn parameters(target: &mut Message, field: u64, value: &Value) {
         detail.text(4, str_of(parameter, "name"));
         detail.text(if in_path { 5 } else { 6 }, str_of(parameter, "type"));
         let mut plain = Message::default();
-        plain.message(if in_path { 4 } else { 3 }, detail);
+        plain.message(if in_path { 4 } else { 3 }, &detail);
         let mut either = Message::default();
-        either.message(2, plain);
+        either.message(2, &plain);
         let mut item = Message::default();
-        item.message(1, either);
-        target.message(field, item);
+        item.message(1, &either);
+        target.message(field, &item);
     }
 }

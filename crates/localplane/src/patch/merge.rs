@@ -44,7 +44,11 @@ mod tests {
     }
 
     fn document() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![any::<bool>().prop_map(Value::from), any::<i32>().prop_map(Value::from), "[a-c]{0,2}".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-c]{0,2}".prop_map(Value::from)
+        ];
         leaf.prop_recursive(3, 16, 3, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),

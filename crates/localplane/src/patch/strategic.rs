@@ -8,37 +8,39 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 
-/// Fields whose lists are merged, by kind of list: the key that tells items apart, or `None` for lists of scalars.
+/// Fields whose lists are merged, by kind of list: the keys that tell items apart, none for lists of scalars.
 /// Found by the name of the field alone: the kinds served here use each of these names for one sort of list.
-const MERGED: &[(&str, Option<&[&str]>)] = &[
-    ("finalizers", None),
-    ("podCIDRs", None),
-    ("ownerReferences", Some(&["uid"])),
-    ("conditions", Some(&["type"])),
-    ("addresses", Some(&["type"])),
-    ("taints", Some(&["key"])),
-    ("containers", Some(&["name"])),
-    ("initContainers", Some(&["name"])),
-    ("ephemeralContainers", Some(&["name"])),
-    ("volumes", Some(&["name"])),
-    ("env", Some(&["name"])),
-    ("volumeMounts", Some(&["mountPath"])),
-    ("volumeDevices", Some(&["devicePath"])),
+const MERGED: &[(&str, &[&str])] = &[
+    ("finalizers", &[]),
+    ("podCIDRs", &[]),
+    ("ownerReferences", &["uid"]),
+    ("conditions", &["type"]),
+    ("addresses", &["type"]),
+    ("taints", &["key"]),
+    ("containers", &["name"]),
+    ("initContainers", &["name"]),
+    ("ephemeralContainers", &["name"]),
+    ("volumes", &["name"]),
+    ("env", &["name"]),
+    ("volumeMounts", &["mountPath"]),
+    ("volumeDevices", &["devicePath"]),
     // Container ports have containerPort; the protocol may differ, and kubectl goes by the first alone.
-    ("ports", Some(&["containerPort"])),
-    ("imagePullSecrets", Some(&["name"])),
-    ("secrets", Some(&["name"])),
-    ("hostAliases", Some(&["ip"])),
-    ("topologySpreadConstraints", Some(&["topologyKey"])),
-    ("resourceClaims", Some(&["name"])),
-    ("schedulingGates", Some(&["name"])),
-    ("podIPs", Some(&["ip"])),
+    ("ports", &["containerPort"]),
+    ("imagePullSecrets", &["name"]),
+    ("secrets", &["name"]),
+    ("hostAliases", &["ip"]),
+    ("topologySpreadConstraints", &["topologyKey"]),
+    ("resourceClaims", &["name"]),
+    ("schedulingGates", &["name"]),
+    ("podIPs", &["ip"]),
 ];
 
 /// Applies `patch` to `target`.
 pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), ApiError> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
-        return Err(ApiError::bad_request("a strategic merge patch of an object must be an object"));
+        return Err(ApiError::bad_request(
+            "a strategic merge patch of an object must be an object",
+        ));
     };
     merge_object(target, patch)
 }
@@ -63,10 +65,10 @@ fn merge_object(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> 
         target.retain(|key, _| retained.iter().any(|kept| kept == key));
     }
     for (key, value) in patch {
-        if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/") {
-            if let (Some(Value::Array(items)), Some(gone)) = (target.get_mut(field), value.as_array()) {
-                items.retain(|item| !gone.contains(item));
-            }
+        if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/")
+            && let (Some(Value::Array(items)), Some(gone)) = (target.get_mut(field), value.as_array())
+        {
+            items.retain(|item| !gone.contains(item));
         }
     }
     for (key, value) in patch {
@@ -77,10 +79,10 @@ fn merge_object(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> 
         merge_field(target, key, value)?;
     }
     for (key, order) in patch {
-        if let (Some(field), Some(order)) = (key.strip_prefix("$setElementOrder/"), order.as_array()) {
-            if let Some(Value::Array(items)) = target.get_mut(field) {
-                reorder(items, order, merge_keys(field).flatten());
-            }
+        if let (Some(field), Some(order)) = (key.strip_prefix("$setElementOrder/"), order.as_array())
+            && let Some(Value::Array(items)) = target.get_mut(field)
+        {
+            reorder(items, order, merge_keys(field).unwrap_or_default());
         }
     }
     Ok(())
@@ -92,7 +94,9 @@ fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value) -> Res
             target.remove(key);
         }
         Value::Object(patch) => {
-            let is = target.entry(key.to_owned()).or_insert_with(|| Value::Object(Map::new()));
+            let is = target
+                .entry(key.to_owned())
+                .or_insert_with(|| Value::Object(Map::new()));
             if !is.is_object() {
                 *is = Value::Object(Map::new());
             }
@@ -120,16 +124,19 @@ fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value) -> Res
     Ok(())
 }
 
-fn merge_list(items: &mut Vec<Value>, patch: &[Value], keys: Option<&[&str]>) -> Result<(), ApiError> {
-    let Some(keys) = keys else {
+fn merge_list(items: &mut Vec<Value>, patch: &[Value], keys: &[&str]) -> Result<(), ApiError> {
+    if keys.is_empty() {
         for item in patch {
             if !items.contains(item) {
                 items.push(item.clone());
             }
         }
         return Ok(());
-    };
-    if patch.iter().any(|item| item.get("$patch").and_then(Value::as_str) == Some("replace") && item.as_object().is_some_and(|item| item.len() == 1)) {
+    }
+    if patch.iter().any(|item| {
+        item.get("$patch").and_then(Value::as_str) == Some("replace")
+            && item.as_object().is_some_and(|item| item.len() == 1)
+    }) {
         items.clear();
     }
     for change in patch {
@@ -152,24 +159,27 @@ fn merge_list(items: &mut Vec<Value>, patch: &[Value], keys: Option<&[&str]>) ->
             items.retain(|item| !same(item));
             continue;
         }
-        match items.iter_mut().find(|item| same(item)) {
-            Some(Value::Object(item)) => merge_object(item, change)?,
-            _ => {
-                let mut item = Map::new();
-                merge_object(&mut item, change)?;
-                items.push(Value::Object(item));
-            }
+        if let Some(Value::Object(item)) = items.iter_mut().find(|item| same(item)) {
+            merge_object(item, change)?;
+        } else {
+            let mut item = Map::new();
+            merge_object(&mut item, change)?;
+            items.push(Value::Object(item));
         }
     }
     Ok(())
 }
 
 /// Puts items in the order the client asked for; those it did not name keep their place after the one before them.
-fn reorder(items: &mut [Value], order: &[Value], keys: Option<&[&str]>) {
+fn reorder(items: &mut [Value], order: &[Value], keys: &[&str]) {
     let place = |item: &Value| {
-        order.iter().position(|wanted| match keys {
-            Some(keys) => keys.iter().all(|key| item.get(key) == wanted.get(key)),
-            None => item == wanted,
+        order.iter().position(|wanted| {
+            let same = |key: &&str| item.get(key) == wanted.get(key);
+            if keys.is_empty() {
+                item == wanted
+            } else {
+                keys.iter().all(same)
+            }
         })
     };
     let mut last = 0;
@@ -184,7 +194,7 @@ fn reorder(items: &mut [Value], order: &[Value], keys: Option<&[&str]>) {
     }
 }
 
-fn merge_keys(field: &str) -> Option<Option<&'static [&'static str]>> {
+fn merge_keys(field: &str) -> Option<&'static [&'static str]> {
     MERGED.iter().find(|(name, _)| *name == field).map(|(_, keys)| *keys)
 }
 

@@ -32,7 +32,9 @@ fn drop_nulls_in(schema: &Node, value: &mut Value) {
         Value::Object(map) => drop_nulls(schema, map, false),
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
-                items.iter_mut().for_each(|item| drop_nulls_in(schema, item));
+                for item in items {
+                    drop_nulls_in(schema, item);
+                }
             }
         }
         _ => {}
@@ -67,10 +69,11 @@ fn fields(schema: &Node, object: &mut Object, root: bool) {
             if schema.properties.contains_key(key) {
                 continue;
             }
-            if value.is_null() && !additional.nullable {
-                if let Some(default) = &additional.default {
-                    *value = default.clone();
-                }
+            if value.is_null()
+                && !additional.nullable
+                && let Some(default) = &additional.default
+            {
+                *value = default.clone();
             }
             fill(additional, value);
         }
@@ -86,10 +89,11 @@ fn fill(schema: &Node, value: &mut Value) {
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
                 for item in items {
-                    if item.is_null() && !schema.nullable {
-                        if let Some(default) = &schema.default {
-                            *item = default.clone();
-                        }
+                    if item.is_null()
+                        && !schema.nullable
+                        && let Some(default) = &schema.default
+                    {
+                        *item = default.clone();
                     }
                     fill(schema, item);
                 }

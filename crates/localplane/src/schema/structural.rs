@@ -58,6 +58,10 @@ pub(crate) struct Bounds {
 }
 
 /// One place of the schema.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a word of the schema language, independent of the others"
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: Type,
@@ -69,8 +73,6 @@ pub(crate) struct Node {
     pub(crate) additional: Option<Box<Node>>,
     pub(crate) items: Option<Box<Node>>,
     pub(crate) list: ListType,
-    /// A map or object that is replaced as a whole.
-    pub(crate) atomic_map: bool,
     pub(crate) required: Vec<String>,
     pub(crate) default: Option<Value>,
     /// Whether a default stands here or below.
@@ -102,8 +104,17 @@ impl Node {
                 .transpose()
         };
         let mut properties = BTreeMap::new();
-        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let place = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        for (name, property) in schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let place = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}.{name}")
+            };
             properties.insert(name.clone(), Self::compile(property, &place)?);
         }
         let pattern = text("pattern")
@@ -129,11 +140,14 @@ impl Node {
             },
             items: single(schema.get("items"), "[]")?,
             list: list_type(schema),
-            atomic_map: text("x-kubernetes-map-type") == Some("atomic"),
             required: strings(schema.get("required")),
             default: schema.get("default").cloned(),
             has_defaults: false,
-            choices: schema.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
+            choices: schema
+                .get("enum")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default(),
             bounds: bounds(schema),
             pattern,
             format: text("format").map(str::to_owned),

@@ -62,7 +62,10 @@ impl Judge {
         self.choices(schema, value, path);
         match value {
             Value::String(text) => self.string(schema, text, path),
-            Value::Number(number) => self.number(&schema.bounds, number.as_f64().unwrap_or_default(), value, path),
+            Value::Number(number) => {
+                self.range(schema, value, path);
+                self.number(&schema.bounds, number.as_f64().unwrap_or_default(), value, path);
+            }
             Value::Array(items) => self.array(schema, items, old, path),
             Value::Object(map) => self.map(schema, map, old, path),
             Value::Null | Value::Bool(_) => {}
@@ -83,20 +86,41 @@ impl Judge {
         if bounds.max_length.is_some_and(|max| max < length) {
             self.causes.push(Cause {
                 reason: "FieldValueTooLong",
-                message: format!("Too long: may not be more than {} bytes", bounds.max_length.unwrap_or_default()),
+                message: format!(
+                    "Too long: may not be more than {} bytes",
+                    bounds.max_length.unwrap_or_default()
+                ),
                 field: path.to_owned(),
             });
         }
         if let Some(min) = bounds.min_length.filter(|min| length < *min) {
-            self.invalid(path, &format!("{text:?}"), format!("should be at least {min} chars long"));
+            self.invalid(
+                path,
+                &format!("{text:?}"),
+                &format!("should be at least {min} chars long"),
+            );
         }
         if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
-            self.invalid(path, &format!("{text:?}"), format!("should match '{pattern}'"));
+            self.invalid(path, &format!("{text:?}"), &format!("should match '{pattern}'"));
         }
-        if let Some(format) = schema.format.as_deref().filter(|_| !schema.int_or_string) {
-            if !fits_format(format, text) {
-                self.invalid(path, &format!("{text:?}"), format!("must be of type {format}: {text:?}"));
-            }
+        if let Some(format) = schema.format.as_deref().filter(|_| !schema.int_or_string)
+            && !fits_format(format, text)
+        {
+            self.invalid(
+                path,
+                &format!("{text:?}"),
+                &format!("must be of type {format}: {text:?}"),
+            );
+        }
+    }
+
+    /// Whether the number fits into what its format names.
+    fn range(&mut self, schema: &Node, value: &Value, path: &str) {
+        let small = schema.kind == Type::Integer && schema.format.as_deref() == Some("int32");
+        let fits = value.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+        if small && !fits {
+            let detail = format!("Checked value must be of type integer with format int32 in {path}");
+            self.causes.push(Cause::invalid(path, &value.to_string(), detail));
         }
     }
 
@@ -104,20 +128,23 @@ impl Judge {
         let shown = value.to_string();
         if let Some(max) = bounds.maximum {
             if bounds.exclusive_maximum && max <= number {
-                self.invalid(path, &shown, format!("should be less than {max}"));
+                self.invalid(path, &shown, &format!("should be less than {max}"));
             } else if max < number {
-                self.invalid(path, &shown, format!("should be less than or equal to {max}"));
+                self.invalid(path, &shown, &format!("should be less than or equal to {max}"));
             }
         }
         if let Some(min) = bounds.minimum {
             if bounds.exclusive_minimum && number <= min {
-                self.invalid(path, &shown, format!("should be greater than {min}"));
+                self.invalid(path, &shown, &format!("should be greater than {min}"));
             } else if number < min {
-                self.invalid(path, &shown, format!("should be greater than or equal to {min}"));
+                self.invalid(path, &shown, &format!("should be greater than or equal to {min}"));
             }
         }
-        if let Some(factor) = bounds.multiple_of.filter(|factor| 1e-9 < (number / factor - (number / factor).round()).abs()) {
-            self.invalid(path, &shown, format!("should be a multiple of {factor}"));
+        if let Some(factor) = bounds
+            .multiple_of
+            .filter(|factor| 1e-9 < (number / factor - (number / factor).round()).abs())
+        {
+            self.invalid(path, &shown, &format!("should be a multiple of {factor}"));
         }
     }
 
@@ -125,11 +152,11 @@ impl Judge {
         let count = items.len() as u64;
         self.too_many(path, count, schema.bounds.max_items);
         if let Some(min) = schema.bounds.min_items.filter(|min| count < *min) {
-            self.invalid(path, &count.to_string(), format!("should have at least {min} items"));
+            self.invalid(path, &count.to_string(), &format!("should have at least {min} items"));
         }
         if schema.unique && repeated(items.iter().map(Value::to_string)).next().is_some() {
             let shown = Value::Array(items.to_vec()).to_string();
-            self.invalid(path, &shown, "shouldn't contain duplicates".to_owned());
+            self.invalid(path, &shown, "shouldn't contain duplicates");
         }
         self.duplicates(schema, items, path);
         let Some(child) = &schema.items else { return };
@@ -164,7 +191,11 @@ impl Judge {
         let count = map.len() as u64;
         self.too_many(path, count, schema.bounds.max_properties);
         if let Some(min) = schema.bounds.min_properties.filter(|min| count < *min) {
-            self.invalid(path, &count.to_string(), format!("should have at least {min} properties"));
+            self.invalid(
+                path,
+                &count.to_string(),
+                &format!("should have at least {min} properties"),
+            );
         }
         for (key, value) in map {
             let child = schema.properties.get(key).or(schema.additional.as_deref());
@@ -178,7 +209,11 @@ impl Judge {
     fn required(&mut self, schema: &Node, map: &Object, path: &str) {
         for name in &schema.required {
             if !map.contains_key(name) {
-                let field = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let field = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
                 self.causes.push(Cause::required(field, ""));
             }
         }
@@ -208,18 +243,23 @@ impl Judge {
             judge.causes.is_empty()
         };
         if !schema.any_of.is_empty() && !schema.any_of.iter().any(fits) {
-            self.invalid(path, &value.to_string(), "must validate at least one schema (anyOf)".to_owned());
+            self.invalid(path, &value.to_string(), "must validate at least one schema (anyOf)");
         }
         if !schema.one_of.is_empty() && schema.one_of.iter().filter(|branch| fits(branch)).count() != 1 {
-            self.invalid(path, &value.to_string(), "must validate one and only one schema (oneOf)".to_owned());
+            self.invalid(
+                path,
+                &value.to_string(),
+                "must validate one and only one schema (oneOf)",
+            );
         }
         if schema.not.as_deref().is_some_and(fits) {
-            self.invalid(path, &value.to_string(), "must not validate the schema (not)".to_owned());
+            self.invalid(path, &value.to_string(), "must not validate the schema (not)");
         }
     }
 
-    fn invalid(&mut self, path: &str, value: &str, detail: String) {
-        self.causes.push(Cause::invalid(path, value, format!("{path} in body {detail}")));
+    fn invalid(&mut self, path: &str, value: &str, detail: &str) {
+        self.causes
+            .push(Cause::invalid(path, value, format!("{path} in body {detail}")));
     }
 }
 
@@ -260,9 +300,9 @@ fn type_word(value: &Value) -> &'static str {
 fn repeated(items: impl Iterator<Item = String>) -> impl Iterator<Item = usize> {
     let mut seen = HashSet::new();
     let mut told = HashSet::new();
-    items.enumerate().filter_map(move |(index, item)| {
-        (!seen.insert(item.clone()) && told.insert(item)).then_some(index)
-    })
+    items
+        .enumerate()
+        .filter_map(move |(index, item)| (!seen.insert(item.clone()) && told.insert(item)).then_some(index))
 }
 
 /// The part of an item of a map list that tells it from the others.

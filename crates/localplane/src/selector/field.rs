@@ -31,8 +31,8 @@ impl FieldSelector {
             if part.is_empty() {
                 continue;
             }
-            let (label, value, equal) = operator(&part)
-                .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
+            let (label, value, equal) =
+                operator(&part).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
             let field = match label {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" if resource.namespaced => Field::Namespace,

@@ -116,8 +116,13 @@ impl Parser {
                 .find(|c: char| c.is_whitespace() || "=!(),<>".contains(c))
                 .unwrap_or(rest.len());
             let word = &rest[..end];
-            if let Some(bad) = word.chars().find(|c| !(c.is_ascii_alphanumeric() || "-_./".contains(*c))) {
-                return Err(format!("found '{bad}' in {word:?}, which cannot stand in a label selector"));
+            if let Some(bad) = word
+                .chars()
+                .find(|c| !(c.is_ascii_alphanumeric() || "-_./".contains(*c)))
+            {
+                return Err(format!(
+                    "found '{bad}' in {word:?}, which cannot stand in a label selector"
+                ));
             }
             tokens.push(Token::Word(word.to_owned()));
             rest = &rest[end..];
@@ -150,7 +155,10 @@ impl Parser {
         if self.peek() == Some(&Token::Symbol("!")) {
             self.take();
             let key = self.key()?;
-            return Ok(Requirement { key, test: Test::Missing });
+            return Ok(Requirement {
+                key,
+                test: Test::Missing,
+            });
         }
         let key = self.key()?;
         let test = match self.peek().cloned() {
@@ -174,7 +182,11 @@ impl Parser {
             Some(Token::Word(word)) if word == "in" || word == "notin" => {
                 self.take();
                 let values = self.value_list()?;
-                if word == "in" { Test::In(values) } else { Test::NotIn(values) }
+                if word == "in" {
+                    Test::In(values)
+                } else {
+                    Test::NotIn(values)
+                }
             }
             other => {
                 return Err(format!(
@@ -209,7 +221,9 @@ impl Parser {
 
     fn integer(&mut self) -> Result<i64, String> {
         let value = self.single_value()?;
-        value.parse().map_err(|_| format!("for 'Gt', 'Lt' operators, the value must be an integer, not {value:?}"))
+        value
+            .parse()
+            .map_err(|_| format!("for 'Gt', 'Lt' operators, the value must be an integer, not {value:?}"))
     }
 
     fn value_list(&mut self) -> Result<Vec<String>, String> {
@@ -226,7 +240,12 @@ impl Parser {
                     values.push(word);
                     return Ok(values);
                 }
-                other => return Err(format!("found '{}', expected: ',', ')' or identifier", shown(other.as_ref()))),
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',', ')' or identifier",
+                        shown(other.as_ref())
+                    ));
+                }
             }
         }
     }
@@ -297,7 +316,9 @@ mod tests {
             Just(Test::Missing),
             prop::collection::vec(word, 1..3).prop_map(Test::In),
             prop::collection::vec(word, 1..3).prop_map(Test::NotIn),
-            any::<i32>().prop_filter("a label value starts with a letter or digit", |n| *n >= 0).prop_map(|n| Test::Greater(i64::from(n))),
+            any::<i32>()
+                .prop_filter("a label value starts with a letter or digit", |n| *n >= 0)
+                .prop_map(|n| Test::Greater(i64::from(n))),
         ];
         (word, test).prop_map(|(key, test)| Requirement { key, test })
     }

@@ -133,18 +133,24 @@ fn load(database: &Database, registry: &Registry) -> Result<Loaded, DiskError> {
         let (key, value) = row?;
         let key = key.value();
         let name = key.split('/').next().unwrap_or_default();
-        let Some(resource) = registry.resources().iter().find(|resource| resource.storage_name() == name) else {
-            tracing::warn!(key, "an object of a kind that is not served any more stays in the file, unseen");
+        let Some(resource) = registry
+            .resources()
+            .iter()
+            .find(|resource| resource.storage_name() == name)
+        else {
+            tracing::warn!(
+                key,
+                "an object of a kind that is not served any more stays in the file, unseen"
+            );
             continue;
         };
         let (written, tail) = value.value().split_at_checked(8).unwrap_or_default();
         let written = i64::from_be_bytes(written.try_into().unwrap_or_default());
-        let object = Stored::from_tail(resource, Bytes::copy_from_slice(tail), written).map_err(|source| {
-            DiskError::Object {
+        let object =
+            Stored::from_tail(resource, Bytes::copy_from_slice(tail), written).map_err(|source| DiskError::Object {
                 key: key.to_owned(),
                 source,
-            }
-        })?;
+            })?;
         loaded.objects.push((resource.id, Arc::new(object)));
     }
     Ok(loaded)

@@ -94,10 +94,6 @@ impl World {
         &mut self.tables[resource].hub
     }
 
-    pub(crate) fn count(&self, resource: usize) -> usize {
-        self.tables[resource].objects.len()
-    }
-
     /// Where the object with this uid is.
     pub(crate) fn by_uid(&self, uid: &str) -> Option<&Key> {
         self.uids.get(uid)
@@ -216,7 +212,10 @@ impl World {
     fn index(&mut self, key: &Key, object: &Shared) {
         self.uids.insert(object.uid.clone(), key.clone());
         for owner in &object.owners {
-            self.dependents.entry(owner.uid.clone()).or_default().insert(key.clone());
+            self.dependents
+                .entry(owner.uid.clone())
+                .or_default()
+                .insert(key.clone());
         }
     }
 
@@ -272,9 +271,7 @@ impl World {
 fn page(objects: &BTreeMap<ObjectName, Shared>, query: &ListQuery<'_>, revision: u64) -> Listing {
     let mut found: Vec<Shared> = Vec::new();
     let mut more = 0;
-    let wanted = |object: &Shared| {
-        query.name.is_none_or(|name| object.name.name == name) && (query.matches)(object)
-    };
+    let wanted = |object: &Shared| query.name.is_none_or(|name| object.name.name == name) && (query.matches)(object);
     for (_, object) in range(objects, query.namespace, query.after) {
         if !wanted(object) {
             continue;

@@ -1,11 +1,7 @@
 //! The one task that changes objects. It takes what waits, decides, makes the batch durable with one sync, shows it,
 //! then answers; meanwhile the next batch gathers.
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    sync::Arc,
-};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -205,7 +201,8 @@ impl<'a> Batch<'a> {
         let existed = self.lookup(&key).is_some();
         self.next += 1;
         let stored = self.store(&key, object);
-        self.overlay.insert(key.clone(), (!removed).then(|| Arc::clone(&stored)));
+        self.overlay
+            .insert(key.clone(), (!removed).then(|| Arc::clone(&stored)));
         self.pending.push(Pending {
             key,
             outcome: Outcome {
@@ -245,9 +242,15 @@ async fn commit(shared: &Inner, disk: &Arc<Disk>, pending: &[Pending], revision:
 
 fn finish(shared: &Inner, pending: Vec<Pending>, committed: Result<(), DiskError>) {
     if let Err(error) = committed {
-        tracing::error!(error = &error as &dyn std::error::Error, "writing a batch to disk failed");
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "writing a batch to disk failed"
+        );
         for pending in pending {
-            answer(pending.reply, Err(ApiError::internal("the object database could not be written")));
+            answer(
+                pending.reply,
+                Err(ApiError::internal("the object database could not be written")),
+            );
         }
         return;
     }

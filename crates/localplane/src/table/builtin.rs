@@ -34,7 +34,9 @@ pub(crate) fn plain() -> Vec<Column> {
 pub(crate) fn namespace() -> Vec<Column> {
     vec![
         Column::name(),
-        Column::made("Status", "string", 0, |object, _| text(object, &["status", "phase"]).into()),
+        Column::made("Status", "string", 0, |object, _| {
+            text(object, &["status", "phase"]).into()
+        }),
         Column::age(),
     ]
 }
@@ -60,8 +62,12 @@ pub(crate) fn node() -> Vec<Column> {
         }),
         info("Internal-IP", |object, _| node_address(object, "InternalIP")),
         info("External-IP", |object, _| node_address(object, "ExternalIP")),
-        info("OS-Image", |object, _| or_unknown(text(object, &["status", "nodeInfo", "osImage"]))),
-        info("Kernel-Version", |object, _| or_unknown(text(object, &["status", "nodeInfo", "kernelVersion"]))),
+        info("OS-Image", |object, _| {
+            or_unknown(text(object, &["status", "nodeInfo", "osImage"]))
+        }),
+        info("Kernel-Version", |object, _| {
+            or_unknown(text(object, &["status", "nodeInfo", "kernelVersion"]))
+        }),
         info("Container-Runtime", |object, _| {
             or_unknown(text(object, &["status", "nodeInfo", "containerRuntimeVersion"]))
         }),
@@ -69,7 +75,11 @@ pub(crate) fn node() -> Vec<Column> {
 }
 
 fn or_unknown(text: &str) -> Value {
-    if text.is_empty() { "<unknown>".into() } else { text.into() }
+    if text.is_empty() {
+        "<unknown>".into()
+    } else {
+        text.into()
+    }
 }
 
 fn node_status(object: &Object) -> String {
@@ -90,25 +100,37 @@ fn node_status(object: &Object) -> String {
 fn node_address(object: &Object, kind: &str) -> Value {
     let addresses = at(object, &["status", "addresses"]).and_then(Value::as_array);
     let found = addresses.into_iter().flatten().find(|address| address["type"] == kind);
-    or_none(found.and_then(|address| address["address"].as_str()).unwrap_or_default())
+    or_none(
+        found
+            .and_then(|address| address["address"].as_str())
+            .unwrap_or_default(),
+    )
 }
 
 pub(crate) fn pod() -> Vec<Column> {
     vec![
         Column::name(),
         Column::made("Ready", "string", 0, |object, _| {
-            let total = at(object, &["spec", "containers"]).and_then(Value::as_array).map_or(0, Vec::len);
+            let total = at(object, &["spec", "containers"])
+                .and_then(Value::as_array)
+                .map_or(0, Vec::len);
             let ready = pod_containers(object).filter(|status| status["ready"] == true).count();
             format!("{ready}/{total}").into()
         }),
         Column::made("Status", "string", 0, |object, _| pod_status(object).into()),
         Column::made("Restarts", "string", 0, |object, _| {
-            let restarts: i64 = pod_containers(object).filter_map(|status| status["restartCount"].as_i64()).sum();
+            let restarts: i64 = pod_containers(object)
+                .filter_map(|status| status["restartCount"].as_i64())
+                .sum();
             restarts.to_string().into()
         }),
         Column::age(),
-        Column::made("IP", "string", 1, |object, _| or_none(text(object, &["status", "podIP"]))),
-        Column::made("Node", "string", 1, |object, _| or_none(text(object, &["spec", "nodeName"]))),
+        Column::made("IP", "string", 1, |object, _| {
+            or_none(text(object, &["status", "podIP"]))
+        }),
+        Column::made("Node", "string", 1, |object, _| {
+            or_none(text(object, &["spec", "nodeName"]))
+        }),
         Column::made("Nominated Node", "string", 1, |object, _| {
             or_none(text(object, &["status", "nominatedNodeName"]))
         }),
@@ -117,7 +139,10 @@ pub(crate) fn pod() -> Vec<Column> {
 }
 
 fn pod_containers(object: &Object) -> impl Iterator<Item = &Value> {
-    at(object, &["status", "containerStatuses"]).and_then(Value::as_array).into_iter().flatten()
+    at(object, &["status", "containerStatuses"])
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 fn pod_status(object: &Object) -> String {
@@ -126,7 +151,9 @@ fn pod_status(object: &Object) -> String {
     }
     let waiting = pod_containers(object).find_map(|status| {
         let state = &status["state"];
-        ["waiting", "terminated"].into_iter().find_map(|kind| state[kind]["reason"].as_str())
+        ["waiting", "terminated"]
+            .into_iter()
+            .find_map(|kind| state[kind]["reason"].as_str())
     });
     let reason = text(object, &["status", "reason"]);
     match (waiting, reason) {
@@ -166,7 +193,9 @@ pub(crate) fn service_account() -> Vec<Column> {
 pub(crate) fn lease() -> Vec<Column> {
     vec![
         Column::name(),
-        Column::made("Holder", "string", 0, |object, _| text(object, &["spec", "holderIdentity"]).into()),
+        Column::made("Holder", "string", 0, |object, _| {
+            text(object, &["spec", "holderIdentity"]).into()
+        }),
         Column::age(),
     ]
 }
@@ -174,7 +203,9 @@ pub(crate) fn lease() -> Vec<Column> {
 pub(crate) fn definition() -> Vec<Column> {
     vec![
         Column::name(),
-        Column::made("Created At", "date", 0, |object, _| object::meta_str(object, "creationTimestamp").into()),
+        Column::made("Created At", "date", 0, |object, _| {
+            object::meta_str(object, "creationTimestamp").into()
+        }),
     ]
 }
 
@@ -192,10 +223,16 @@ pub(crate) fn event() -> Vec<Column> {
         }),
         Column::made("Source", "string", 1, |object, _| {
             let component = text(object, &["source", "component"]);
-            let component = if component.is_empty() { text(object, &["reportingComponent"]) } else { component };
+            let component = if component.is_empty() {
+                text(object, &["reportingComponent"])
+            } else {
+                component
+            };
             component.into()
         }),
-        Column::made("Message", "string", 0, |object, _| text(object, &["message"]).trim().into()),
+        Column::made("Message", "string", 0, |object, _| {
+            text(object, &["message"]).trim().into()
+        }),
         Column::made("First Seen", "string", 1, |object, now| {
             first_of(object, &[&["firstTimestamp"], &["eventTime"]], now)
         }),
@@ -215,12 +252,19 @@ pub(crate) fn event() -> Vec<Column> {
 fn last_seen(object: &Object, now: Timestamp) -> Value {
     first_of(
         object,
-        &[&["series", "lastObservedTime"], &["lastTimestamp"], &["eventTime"], &["firstTimestamp"]],
+        &[
+            &["series", "lastObservedTime"],
+            &["lastTimestamp"],
+            &["eventTime"],
+            &["firstTimestamp"],
+        ],
         now,
     )
 }
 
 fn first_of(object: &Object, paths: &[&[&str]], now: Timestamp) -> Value {
-    let found = paths.iter().find_map(|path| at(object, path).filter(|value| value.is_string()));
+    let found = paths
+        .iter()
+        .find_map(|path| at(object, path).filter(|value| value.is_string()));
     found.map_or_else(|| "<unknown>".into(), |value| age(value, now))
 }

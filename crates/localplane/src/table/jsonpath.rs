@@ -22,7 +22,11 @@ enum Step {
 impl JsonPath {
     pub(crate) fn parse(text: &str) -> Self {
         let mut steps = Vec::new();
-        let mut rest = text.trim().trim_start_matches('{').trim_end_matches('}').trim_start_matches('$');
+        let mut rest = text
+            .trim()
+            .trim_start_matches('{')
+            .trim_end_matches('}')
+            .trim_start_matches('$');
         while !rest.is_empty() {
             if let Some(after) = rest.strip_prefix('[') {
                 let end = closing(after);
@@ -56,7 +60,11 @@ fn find<'a>(value: &'a Value, steps: &[Step]) -> Option<&'a Value> {
         Step::Field(name) => find(value.get(name)?, rest),
         Step::Index(index) => {
             let items = value.as_array()?;
-            let place = if *index < 0 { items.len().checked_add_signed(isize::try_from(*index).ok()?)? } else { usize::try_from(*index).ok()? };
+            let place = if *index < 0 {
+                items.len().checked_add_signed(isize::try_from(*index).ok()?)?
+            } else {
+                usize::try_from(*index).ok()?
+            };
             find(items.get(place)?, rest)
         }
         Step::Every => match value {
@@ -68,7 +76,7 @@ fn find<'a>(value: &'a Value, steps: &[Step]) -> Option<&'a Value> {
             let is = path.iter().try_fold(item, |item, field| item.get(field))?;
             let same = match is {
                 Value::String(text) => text == wanted,
-                other => other.to_string() == *wanted,
+                other => *wanted == format!("{other}"),
             };
             same.then(|| find(item, rest)).flatten()
         }),

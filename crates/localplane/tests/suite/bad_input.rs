@@ -1,0 +1,290 @@
+//! What makes no sense is refused with the status that Kubernetes would send.
+
+use ::http::Method;
+use axum::body::Body;
+use rstest::rstest;
+use serde_json::json;
+
+use crate::http::{CONFIG_MAPS, JOBS, MERGE, NODE_IMAGES, Requests, answer, config_map, node_image, plane};
+
+#[rstest]
+#[case::broken_json(Method::POST, NODE_IMAGES, "application/json", "{\"kind\":", 400, "BadRequest")]
+#[case::no_object(Method::POST, NODE_IMAGES, "application/json", "[1]", 400, "BadRequest")]
+#[case::no_kind(Method::POST, NODE_IMAGES, "application/json", "{}", 400, "BadRequest")]
+#[case::another_version(
+    Method::POST,
+    NODE_IMAGES,
+    "application/json",
+    r#"{"apiVersion":"apps.kruise.io/v1","kind":"NodeImage"}"#,
+    400,
+    "BadRequest"
+)]
+#[case::another_kind(
+    Method::POST,
+    NODE_IMAGES,
+    "application/json",
+    r#"{"apiVersion":"apps.kruise.io/v1beta1","kind":"Node"}"#,
+    400,
+    "BadRequest"
+)]
+#[case::xml(Method::POST, NODE_IMAGES, "application/xml", "<a/>", 415, "UnsupportedMediaType")]
+#[case::protobuf_of_a_custom_kind(
+    Method::POST,
+    NODE_IMAGES,
+    "application/vnd.kubernetes.protobuf",
+    "k8s",
+    415,
+    "UnsupportedMediaType"
+)]
+#[case::strategic_patch_of_a_custom_kind(
+    Method::PATCH,
+    "/apis/apps.kruise.io/v1beta1/nodeimages/n",
+    "application/strategic-merge-patch+json",
+    "{}",
+    415,
+    "UnsupportedMediaType"
+)]
+#[case::server_side_apply(
+    Method::PATCH,
+    "/apis/apps.kruise.io/v1beta1/nodeimages/n",
+    "application/apply-patch+yaml",
+    "{}",
+    415,
+    "UnsupportedMediaType"
+)]
+#[case::broken_patch(
+    Method::PATCH,
+    "/apis/apps.kruise.io/v1beta1/nodeimages/n",
+    MERGE,
+    "{",
+    400,
+    "BadRequest"
+)]
+#[case::patch_of_nothing(
+    Method::PATCH,
+    "/apis/apps.kruise.io/v1beta1/nodeimages/gone",
+    MERGE,
+    "{}",
+    404,
+    "NotFound"
+)]
+#[case::no_such_object(Method::GET, "/apis/apps.kruise.io/v1beta1/nodeimages/gone", "", "", 404, "NotFound")]
+#[case::no_such_group(Method::GET, "/apis/nobody.example/v1/things", "", "", 404, "NotFound")]
+#[case::no_such_version(Method::GET, "/apis/apps.kruise.io/v9/nodeimages", "", "", 404, "NotFound")]
+#[case::no_such_kind(Method::GET, "/api/v1/services", "", "", 404, "NotFound")]
+#[case::no_such_subresource(
+    Method::GET,
+    "/apis/apps.kruise.io/v1beta1/nodeimages/n/scale",
+    "",
+    "",
+    404,
+    "NotFound"
+)]
+#[case::namespace_of_a_cluster_kind(
+    Method::GET,
+    "/apis/apps.kruise.io/v1beta1/namespaces/default/nodeimages",
+    "",
+    "",
+    404,
+    "NotFound"
+)]
+#[case::bad_label_selector(
+    Method::GET,
+    "/api/v1/nodes?labelSelector=a%3D%3Db%3D%3Dc",
+    "",
+    "",
+    400,
+    "BadRequest"
+)]
+#[case::bad_field_selector(
+    Method::GET,
+    "/api/v1/nodes?fieldSelector=spec.taints%3Da",
+    "",
+    "",
+    400,
+    "BadRequest"
+)]
+#[case::bad_limit(Method::GET, "/api/v1/nodes?limit=many", "", "", 400, "BadRequest")]
+#[case::bad_continue(Method::GET, "/api/v1/nodes?continue=nonsense", "", "", 400, "BadRequest")]
+#[case::bad_revision(Method::GET, "/api/v1/nodes?resourceVersion=new", "", "", 400, "BadRequest")]
+#[case::bad_match(
+    Method::GET,
+    "/api/v1/nodes?resourceVersion=1&resourceVersionMatch=Nearly",
+    "",
+    "",
+    422,
+    "Invalid"
+)]
+#[case::put_to_a_collection(Method::PUT, NODE_IMAGES, "application/json", "{}", 405, "MethodNotAllowed")]
+#[case::definitions_are_read_only(
+    Method::DELETE,
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeimages.apps.kruise.io",
+    "",
+    "",
+    405,
+    "MethodNotAllowed"
+)]
+#[case::namespace_that_does_not_exist(
+    Method::POST,
+    "/api/v1/namespaces/nowhere/configmaps",
+    "application/json",
+    r#"{"metadata":{"name":"a"}}"#,
+    404,
+    "NotFound"
+)]
+#[case::another_namespace(
+    Method::POST,
+    CONFIG_MAPS,
+    "application/json",
+    r#"{"metadata":{"name":"a","namespace":"b"}}"#,
+    400,
+    "BadRequest"
+)]
+#[case::no_name(Method::POST, CONFIG_MAPS, "application/json", r#"{"metadata":{}}"#, 422, "Invalid")]
+#[case::bad_name(
+    Method::POST,
+    CONFIG_MAPS,
+    "application/json",
+    r#"{"metadata":{"name":"A_b"}}"#,
+    422,
+    "Invalid"
+)]
+#[case::bad_label(
+    Method::POST,
+    CONFIG_MAPS,
+    "application/json",
+    r#"{"metadata":{"name":"a","labels":{"-":""}}}"#,
+    422,
+    "Invalid"
+)]
+#[case::label_of_another_type(
+    Method::POST,
+    CONFIG_MAPS,
+    "application/json",
+    r#"{"metadata":{"name":"a","labels":{"a":1}}}"#,
+    400,
+    "BadRequest"
+)]
+#[case::data_of_another_type(
+    Method::POST,
+    CONFIG_MAPS,
+    "application/json",
+    r#"{"metadata":{"name":"a"},"data":{"a":1}}"#,
+    400,
+    "BadRequest"
+)]
+#[case::bad_dry_run(
+    Method::POST,
+    "/api/v1/namespaces/default/configmaps?dryRun=Some",
+    "application/json",
+    r#"{"metadata":{"name":"a"}}"#,
+    422,
+    "Invalid"
+)]
+#[case::bad_delete_options(
+    Method::DELETE,
+    "/api/v1/nodes/n",
+    "application/json",
+    r#"{"propagationPolicy":"Sideways"}"#,
+    422,
+    "Invalid"
+)]
+#[tokio::test]
+async fn is_refused(
+    #[case] method: Method,
+    #[case] path: &str,
+    #[case] content_type: &str,
+    #[case] body: &'static str,
+    #[case] code: u16,
+    #[case] reason: &str,
+) {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    requests.node_image("n").await;
+    let (said, message) = requests.send(method, path, content_type, body).await.refused(code);
+    assert_eq!(said, reason, "{message}");
+    assert!(!message.is_empty());
+}
+
+#[tokio::test]
+async fn a_body_beyond_three_mebibytes_is_refused() {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    let huge = config_map("huge", &"x".repeat(3 << 20));
+    let (reason, message) = requests.post(CONFIG_MAPS, &huge).await.refused(413);
+    assert_eq!(
+        (reason.as_str(), message.as_str()),
+        ("RequestEntityTooLarge", "Request entity too large: limit is 3145728")
+    );
+}
+
+#[tokio::test]
+async fn an_answer_in_protobuf_alone_cannot_be_had() {
+    let plane = plane().await;
+    let headers = [("accept", "application/vnd.kubernetes.protobuf")];
+    let response = Requests::to(&plane)
+        .raw(Method::GET, NODE_IMAGES, &headers, Body::empty())
+        .await;
+    let (reason, _) = answer(response).await.refused(406);
+    assert_eq!(reason, "NotAcceptable");
+}
+
+#[tokio::test]
+async fn a_refused_field_is_named_in_the_message_and_in_the_causes() {
+    let plane = plane().await;
+    let job = json!({
+        "apiVersion": "apps.kruise.io/v1beta1",
+        "kind": "ImagePullJob",
+        "metadata": {"name": "job"},
+        "spec": {"image": 5},
+    });
+    let refusal = Requests::to(&plane).post(JOBS, &job).await;
+    assert_eq!(refusal.code, 422);
+    let text = r#"spec.image: Invalid value: "integer": spec.image in body must be of type string: "integer""#;
+    let message = refusal.body["message"].as_str().unwrap();
+    assert_eq!(
+        message,
+        format!(r#"ImagePullJob.apps.kruise.io "job" is invalid: {text}"#)
+    );
+    let details = &refusal.body["details"];
+    assert_eq!(details["kind"], "ImagePullJob");
+    assert_eq!(details["group"], "apps.kruise.io");
+    assert_eq!(details["causes"][0]["reason"], "FieldValueTypeInvalid");
+    assert_eq!(details["causes"][0]["field"], "spec.image");
+}
+
+#[tokio::test]
+async fn unknown_fields_are_dropped_told_or_refused_as_the_client_asks() {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    let mut object = node_image("a");
+    object["spec"]["surprise"] = 1.into();
+    let warned = requests.post(NODE_IMAGES, &object).await;
+    assert_eq!(warned.warnings, [r#"299 - "unknown field \"spec.surprise\"""#]);
+    assert_eq!(warned.ok()["spec"], json!({}));
+
+    object["metadata"]["name"] = "b".into();
+    let silent = requests
+        .post(&format!("{NODE_IMAGES}?fieldValidation=Ignore"), &object)
+        .await;
+    assert!(silent.warnings.is_empty());
+    silent.ok();
+
+    object["metadata"]["name"] = "c".into();
+    let strict = requests
+        .post(&format!("{NODE_IMAGES}?fieldValidation=Strict"), &object)
+        .await;
+    let (_, message) = strict.refused(400);
+    assert!(
+        message.contains(r#"strict decoding error: unknown field "spec.surprise""#),
+        "{message}"
+    );
+
+    let mut config = config_map("d", "v");
+    config["surprise"] = 1.into();
+    let (_, message) = requests
+        .post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), &config)
+        .await
+        .refused(400);
+    assert!(message.contains(r#"unknown field "surprise""#), "{message}");
+}
