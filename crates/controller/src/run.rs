@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::core;
 use crate::crd_check::{CrdState, watch_crds};
 use crate::health::{self, Metrics};
 use crate::lease::{Candidacy, Elector, Leadership, Timing};
@@ -72,6 +73,7 @@ pub struct Controller {
     settings: Settings,
     health: Health,
     metrics: Metrics,
+    core_metrics: core::Metrics,
 }
 
 impl Controller {
@@ -83,7 +85,14 @@ impl Controller {
             settings,
             health: health.clone(),
             metrics: Metrics::register(registry),
+            core_metrics: core::Metrics::register(registry),
         }
+    }
+
+    /// Runs everything until `stop`.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
+        let metrics = self.core_metrics.clone();
+        self.run_around(|inputs| core::run(inputs, metrics), stop).await
     }
 
     /// Runs everything until `stop`, around a core that is started with what it needs.

@@ -1,0 +1,127 @@
+//! The controller as a program: reads flags, connects, serves its health and runs until it is told to end.
+//!
+//! Exit codes: 0 told to end, 1 ended by itself, 2 wrong flags or configuration.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser as _;
+use larder_controller::args::{Args, ArgsError};
+use larder_controller::connect::{ConnectError, connect};
+use larder_controller::error_chain::chain;
+use larder_controller::run::{Controller, RunError};
+use larder_telemetry::{Health, Registry, logs, server};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+fn main() -> ExitCode {
+    match start(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Standard error may be closed; then nobody wants to know.
+            writeln!(std::io::stderr(), "larder-controller: {}", chain(&failure)).ok();
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+enum Failure {
+    #[error(transparent)]
+    Args(#[from] ArgsError),
+    #[error(transparent)]
+    Log(#[from] logs::LogError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("cannot listen on {address}; choose another one with --listen")]
+    Listen {
+        address: std::net::SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("the operating system refuses {what}")]
+    System { what: &'static str, source: std::io::Error },
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Args(_) | Self::Log(_) | Self::Connect(_) | Self::Listen { .. } => 2,
+            Self::System { .. } | Self::Run(_) => 1,
+        }
+    }
+}
+
+fn start(args: &Args) -> Result<(), Failure> {
+    logs::init(args.log_format, &args.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Failure::System {
+            what: "threads",
+            source,
+        })?;
+    runtime.block_on(run(args))
+}
+
+async fn run(args: &Args) -> Result<(), Failure> {
+    let (settings, unknown) = args.settings(identity())?;
+    for gate in unknown {
+        warn!(gate, "a feature gate that Larder does not know is ignored");
+    }
+    // Fails only if one is installed already.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let client = connect(args.kubeconfig.as_deref()).await?;
+    let address = args.listen;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| Failure::Listen { address, source })?;
+
+    let stop = CancellationToken::new();
+    cancel_on_signal(&stop).map_err(|source| Failure::System {
+        what: "signal handlers",
+        source,
+    })?;
+    let health = Health::default();
+    let mut registry = Registry::with_prefix("larder_controller");
+    info!(version = env!("CARGO_PKG_VERSION"), identity = settings.identity, %address, "starting");
+    let controller = Controller::new(client, settings, &health, &mut registry);
+    let served = CancellationToken::new();
+    let end_serving = served.clone().cancelled_owned();
+    let serving = tokio::spawn(server::serve(listener, health, Arc::new(registry), end_serving));
+    let outcome = controller.run(stop).await;
+    served.cancel();
+    if let Ok(Err(error)) = serving.await {
+        warn!(error = chain(&error), "health and metrics were not served to the end");
+    }
+    Ok(outcome?)
+}
+
+/// SIGTERM from the kubelet, SIGINT from a terminal.
+fn cancel_on_signal(stop: &CancellationToken) -> std::io::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.cancel();
+    });
+    Ok(())
+}
+
+/// The host's name, for people, and a random part, because a restarted process is another candidate.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = match host.trim() {
+        "" => "larder-controller",
+        host => host,
+    };
+    format!("{host}_{:08x}", rand::random::<u32>())
+}

@@ -1,0 +1,8 @@
+//! The controller as a process.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::panic, reason = "the same")]
+
+mod cluster;
+mod flags;
+mod replicas;
