@@ -122,18 +122,18 @@ impl ImageRuntime for ContainerdRuntime {
     }
 
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {
-        let flight = self.gauge().begin(request).await?;
+        let before = self.target(&request.image).await?;
+        let flight = self.gauge().begin(request);
         let pulled = self.cri.pull(request).await?;
         drop(flight);
-        let pulled = PulledImage {
-            digest: self.target(&request.image).await?,
-            ..pulled
-        };
-        // The image is there, which is what was asked for; a pin that could not follow is found by the next `pin`.
-        if let Err(error) = self.references().follow(&request.image).await {
-            warn!(image = %request.image, error = error.text(), "own references did not follow a pulled image");
+        let digest = self.target(&request.image).await?;
+        if before.is_some() && before != digest {
+            // The image is there, which is what was asked for; a pin that could not follow is found by the next `pin`.
+            if let Err(error) = self.references().follow(&request.image).await {
+                warn!(image = %request.image, error = error.text(), "own references did not follow a pulled image");
+            }
         }
-        Ok(pulled)
+        Ok(PulledImage { digest, ..pulled })
     }
 
     async fn remove(&self, image: &ImageRef) -> Result<(), RuntimeError> {

@@ -1,7 +1,7 @@
 //! The pulls that run at this moment, and what is known of each. No network here.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -9,9 +9,15 @@ use larder_model::ImageRef;
 
 use super::manifest::Blobs;
 
-/// Manifests of a repository, each with the time at which containerd last touched it. The times are compared for
-/// equality only, never with our clock.
-pub(super) type Touched = HashMap<String, (i64, i32)>;
+/// A moment on this machine's clock: seconds and nanoseconds.
+pub(super) type Moment = (i64, i32);
+
+/// A manifest of which somebody is downloading a blob.
+pub(super) struct Candidate {
+    pub(super) digest: String,
+    /// When containerd last touched it. Every pull touches its manifest, even one that was there.
+    pub(super) touched: Moment,
+}
 
 #[derive(Default)]
 pub(super) struct Flights(Mutex<BTreeMap<u64, Flight>>);
@@ -22,8 +28,8 @@ pub(super) struct Flight {
     pub(super) image: ImageRef,
     /// The manifest or index the reference is known to point to.
     pub(super) hint: Option<String>,
-    /// Manifests of the repository before the pull began.
-    pub(super) before: Arc<Touched>,
+    /// When it began.
+    pub(super) since: Moment,
     /// What the image consists of, once it is known.
     pub(super) found: Option<Arc<Found>>,
     /// Blobs that were seen complete: they may leave the content store again once they are unpacked.
@@ -38,14 +44,14 @@ pub(super) struct Found {
 
 impl Flights {
     /// Enters a pull. It leaves when the returned guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>, image: ImageRef, hint: Option<String>, before: Touched) -> FlightGuard {
+    pub(super) fn begin(self: &Arc<Self>, image: ImageRef, hint: Option<String>, since: Moment) -> FlightGuard {
         let mut flights = self.lock();
         let number = flights.last_key_value().map_or(0, |(last, _)| last + 1);
         let flight = Flight {
             number,
             image,
             hint,
-            before: Arc::new(before),
+            since,
             found: None,
             complete: HashSet::new(),
         };
@@ -77,7 +83,11 @@ impl Flights {
 
     /// The one manifest that this pull must be fetching: touched since it began, and not the one of another pull. `None`
     /// while that leaves none or several, or while another pull of the repository waits for its manifest too.
-    pub(super) fn only_candidate(&self, flight: &Flight, now: &Touched) -> Option<String> {
+    ///
+    /// The clock is the one that containerd on the same machine reads. Where it was set back in between, nothing is
+    /// found and no bytes are shown; where it was set forward, manifests of before are no candidates, because nobody
+    /// downloads anything of them.
+    pub(super) fn only_candidate(&self, flight: &Flight, candidates: &[Candidate]) -> Option<String> {
         let flights = self.lock();
         let neighbours = || {
             flights.values().filter(|other| {
@@ -94,11 +104,11 @@ impl Flights {
             .filter_map(|other| other.found.as_ref())
             .map(|found| found.manifest.as_str())
             .collect();
-        let mut candidates = now.iter().filter(|(digest, touched)| {
-            flight.before.get(*digest) != Some(touched) && !taken.contains(digest.as_str())
-        });
-        let (digest, _) = candidates.next()?;
-        candidates.next().is_none().then(|| digest.clone())
+        let mut fitting = candidates
+            .iter()
+            .filter(|candidate| flight.since <= candidate.touched && !taken.contains(candidate.digest.as_str()));
+        let only = fitting.next()?;
+        fitting.next().is_none().then(|| only.digest.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Flight>> {
@@ -127,11 +137,13 @@ mod tests {
         ImageRef::parse(text).unwrap()
     }
 
-    fn touched(entries: &[(&str, i64)]) -> Touched {
-        entries
-            .iter()
-            .map(|(digest, second)| ((*digest).to_owned(), (*second, 0)))
-            .collect()
+    const BEGAN: Moment = (100, 0);
+
+    fn active(digest: &str, second: i64) -> Candidate {
+        Candidate {
+            digest: digest.to_owned(),
+            touched: (second, 0),
+        }
     }
 
     fn settle(flights: &Flights, flight: &Flight, manifest: &str) {
@@ -143,51 +155,43 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_that_appears_after_the_start_is_the_one() {
+    fn the_manifest_that_is_touched_after_the_start_is_the_one() {
         let flights = Arc::new(Flights::default());
-        let before = touched(&[("old", 1)]);
-        let guard = flights.begin(image("app:2"), None, before);
+        let guard = flights.begin(image("app:2"), None, BEGAN);
         let flight = flights.of(&image("app:2")).unwrap();
-        assert_eq!(flights.only_candidate(&flight, &touched(&[("old", 1)])), None);
-        assert_eq!(
-            flights
-                .only_candidate(&flight, &touched(&[("old", 1), ("new", 2)]))
-                .as_deref(),
-            Some("new")
-        );
+        assert_eq!(flights.only_candidate(&flight, &[active("old", 99)]), None);
+        let both = [active("old", 99), active("new", 101)];
+        assert_eq!(flights.only_candidate(&flight, &both).as_deref(), Some("new"));
         drop(guard);
         assert!(flights.of(&image("app:2")).is_none());
-    }
-
-    /// The second try of a pull finds its manifest in the store; containerd touches it again.
-    #[test]
-    fn a_manifest_that_is_touched_again_is_the_one() {
-        let flights = Arc::new(Flights::default());
-        let _guard = flights.begin(image("app:2"), None, touched(&[("old", 1), ("again", 1)]));
-        let flight = flights.of(&image("app:2")).unwrap();
-        let now = touched(&[("old", 1), ("again", 5)]);
-        assert_eq!(flights.only_candidate(&flight, &now).as_deref(), Some("again"));
     }
 
     #[test]
     fn two_pulls_of_one_repository_are_not_confused() {
         let flights = Arc::new(Flights::default());
-        let _first = flights.begin(image("app:1"), None, Touched::new());
-        let second = flights.begin(image("app:2"), None, Touched::new());
+        let _first = flights.begin(image("app:1"), None, BEGAN);
+        let second = flights.begin(image("app:2"), None, BEGAN);
         let (one, two) = (
             flights.of(&image("app:1")).unwrap(),
             flights.of(&image("app:2")).unwrap(),
         );
-        let now = touched(&[("a", 2)]);
-        assert_eq!(flights.only_candidate(&one, &now), None, "it may be the other's");
+        assert_eq!(
+            flights.only_candidate(&one, &[active("a", 101)]),
+            None,
+            "it may be the other's"
+        );
 
         settle(&flights, &two, "a");
-        assert_eq!(flights.only_candidate(&one, &now), None, "it is the other's");
-        let now = touched(&[("a", 2), ("b", 2)]);
-        assert_eq!(flights.only_candidate(&one, &now).as_deref(), Some("b"));
+        assert_eq!(
+            flights.only_candidate(&one, &[active("a", 101)]),
+            None,
+            "it is the other's"
+        );
+        let both = [active("a", 101), active("b", 101)];
+        assert_eq!(flights.only_candidate(&one, &both).as_deref(), Some("b"));
         drop(second);
         assert_eq!(
-            flights.only_candidate(&one, &now),
+            flights.only_candidate(&one, &both),
             None,
             "the other's is not known any more"
         );
@@ -196,11 +200,11 @@ mod tests {
     #[test]
     fn pulls_of_other_repositories_do_not_matter() {
         let flights = Arc::new(Flights::default());
-        let _other = flights.begin(image("other:1"), None, Touched::new());
-        let _guard = flights.begin(image("app:1"), None, Touched::new());
+        let _other = flights.begin(image("other:1"), None, BEGAN);
+        let _guard = flights.begin(image("app:1"), None, BEGAN);
         let flight = flights.of(&image("app:1")).unwrap();
         assert_eq!(
-            flights.only_candidate(&flight, &touched(&[("a", 2)])).as_deref(),
+            flights.only_candidate(&flight, &[active("a", 101)]).as_deref(),
             Some("a")
         );
     }

@@ -4,17 +4,25 @@
 //! the pull's own manifest can be found; it gives the total. What has arrived is the blobs that are complete, and of the
 //! others how far their download is.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use larder_model::{ByteSize, ImageRef};
+use larder_runtime_proto::containerd::services::content::v1::Info;
 
 use super::{
     filter,
-    flights::{Flight, FlightGuard, Flights, Found, Touched},
+    flights::{Candidate, Flight, FlightGuard, Flights, Found, Moment},
     manifest::{Blobs, Document},
     services::Services,
 };
 use crate::{Progress, PullRequest, RuntimeError};
+
+/// Digests of blobs on their way, each with the bytes that have arrived.
+type Downloads = HashMap<String, u64>;
 
 pub(super) struct Gauge<'a> {
     services: &'a Services,
@@ -26,15 +34,11 @@ impl<'a> Gauge<'a> {
         Self { services, flights }
     }
 
-    /// Enters a pull that is about to start.
-    pub(super) async fn begin(&self, request: &PullRequest) -> Result<FlightGuard, RuntimeError> {
+    /// Enters a pull that is about to start. Asks nothing of the runtime: the pull must not wait for its gauge.
+    pub(super) fn begin(&self, request: &PullRequest) -> FlightGuard {
         let known = request.image.reference().digest().or(request.hint.as_ref());
-        let before = match known {
-            Some(_) => Touched::new(),
-            None => self.manifests(&request.image).await?,
-        };
-        let hint = known.map(ToString::to_string);
-        Ok(self.flights.begin(request.image.clone(), hint, before))
+        self.flights
+            .begin(request.image.clone(), known.map(ToString::to_string), now())
     }
 
     /// How far the pull of this image is.
@@ -42,9 +46,10 @@ impl<'a> Gauge<'a> {
         let Some(flight) = self.flights.of(image) else {
             return Ok(None);
         };
+        let downloads = self.downloads().await?;
         let found = match &flight.found {
             Some(found) => Arc::clone(found),
-            None => match self.find(&flight).await? {
+            None => match self.find(&flight, &downloads).await? {
                 Some(found) => {
                     let found = Arc::new(found);
                     self.flights.found(flight.number, &found);
@@ -53,19 +58,40 @@ impl<'a> Gauge<'a> {
                 None => return Ok(None),
             },
         };
-        let done = self.done(&flight, &found.blobs).await?;
+        let done = self.done(&flight, &found.blobs, &downloads).await?;
         Ok(Some(Progress {
             done: ByteSize(done),
             total: ByteSize(found.blobs.total()),
         }))
     }
 
-    async fn find(&self, flight: &Flight) -> Result<Option<Found>, RuntimeError> {
+    async fn find(&self, flight: &Flight, downloads: &Downloads) -> Result<Option<Found>, RuntimeError> {
         if let Some(hint) = &flight.hint {
             return self.resolve(hint).await;
         }
-        let now = self.manifests(&flight.image).await?;
-        match self.flights.only_candidate(flight, &now) {
+        if downloads.is_empty() {
+            return Ok(None);
+        }
+        let manifests = self
+            .services
+            .blobs_where(vec![filter::manifests_of(&flight.image)])
+            .await?;
+        let mut candidates = Vec::new();
+        for manifest in manifests.iter().filter(|manifest| is_active(manifest, downloads)) {
+            // Lists of older versions do not tell when a blob was touched.
+            if let Some(at) = self
+                .services
+                .blob(&manifest.digest)
+                .await?
+                .and_then(|blob| blob.updated_at)
+            {
+                candidates.push(Candidate {
+                    digest: manifest.digest.clone(),
+                    touched: (at.seconds, at.nanos),
+                });
+            }
+        }
+        match self.flights.only_candidate(flight, &candidates) {
             Some(manifest) => self.resolve(&manifest).await,
             None => Ok(None),
         }
@@ -96,19 +122,13 @@ impl<'a> Gauge<'a> {
         Ok(bytes.and_then(|bytes| Document::parse(&bytes)))
     }
 
-    async fn done(&self, flight: &Flight, blobs: &Blobs) -> Result<u64, RuntimeError> {
-        let ingests = self.services.ingests().await?;
-        // A download is called by its kind and the digest of its blob: `layer-sha256:…`, `config-sha256:…`.
-        let offsets: HashMap<&str, u64> = ingests
-            .iter()
-            .filter_map(|ingest| Some((ingest.r#ref.split_once('-')?.1, u64::try_from(ingest.offset).ok()?)))
-            .collect();
+    async fn done(&self, flight: &Flight, blobs: &Blobs, downloads: &Downloads) -> Result<u64, RuntimeError> {
         let mut done: u64 = 0;
         let mut complete = Vec::new();
         for (digest, size) in &blobs.sizes {
             let arrived = if flight.complete.contains(digest) {
                 *size
-            } else if let Some(offset) = offsets.get(digest.as_str()) {
+            } else if let Some(offset) = downloads.get(digest) {
                 (*offset).min(*size)
             } else if self.services.blob(digest).await?.is_some() {
                 complete.push(digest.clone());
@@ -122,13 +142,54 @@ impl<'a> Gauge<'a> {
         Ok(done)
     }
 
-    /// The manifests of the image's repository, and when each was touched last.
-    async fn manifests(&self, image: &ImageRef) -> Result<Touched, RuntimeError> {
-        let blobs = self.services.blobs_where(vec![filter::manifests_of(image)]).await?;
-        let touched = blobs.into_iter().map(|blob| {
-            let at = blob.updated_at.map_or((0, 0), |at| (at.seconds, at.nanos));
-            (blob.digest, at)
+    /// What is being downloaded at this moment, by anybody.
+    async fn downloads(&self) -> Result<Downloads, RuntimeError> {
+        let ingests = self.services.ingests().await?;
+        // A download is called by its kind and the digest of its blob: `layer-sha256:…`, `config-sha256:…`.
+        let downloads = ingests.into_iter().filter_map(|ingest| {
+            let (_, digest) = ingest.r#ref.split_once('-')?;
+            Some((digest.to_owned(), u64::try_from(ingest.offset).ok()?))
         });
-        Ok(touched.collect())
+        Ok(downloads.collect())
+    }
+}
+
+/// Whether something of this manifest is being downloaded: its labels name its configuration and its layers.
+fn is_active(manifest: &Info, downloads: &Downloads) -> bool {
+    manifest.labels.values().any(|child| downloads.contains_key(child))
+}
+
+/// The one place that reads the wall clock, to be compared with times that containerd took from the same clock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "content has wall-clock times, and no other mark of its age"
+)]
+fn now() -> Moment {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
+    (seconds, since_1970.subsec_nanos().cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A board that starts in 1970 has manifests from what looks like the future; they are complete, though.
+    #[test]
+    fn a_manifest_is_active_while_one_of_its_blobs_is_on_its_way() {
+        let downloads: Downloads = [("sha256:a".to_owned(), 5)].into();
+        let manifest = |layer: &str| Info {
+            labels: [
+                (
+                    "containerd.io/distribution.source.docker.io".to_owned(),
+                    "library/app".to_owned(),
+                ),
+                ("containerd.io/gc.ref.content.l.0".to_owned(), layer.to_owned()),
+            ]
+            .into(),
+            ..Info::default()
+        };
+        assert!(is_active(&manifest("sha256:a"), &downloads));
+        assert!(!is_active(&manifest("sha256:b"), &downloads));
     }
 }
