@@ -54,7 +54,8 @@ impl Inventory {
         let mut away = Pauses::default();
         loop {
             match self.watch_over(&*runtime, &mut away).await {
-                Ok(()) => {}
+                // Its events ended: it is going away, or threw us out for being slow.
+                Ok(()) => sleep(GATHER).await,
                 Err(error) => {
                     if away.first() {
                         tracing::warn!(error = error.text(), "the container runtime is away; waiting for it");

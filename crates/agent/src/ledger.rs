@@ -107,10 +107,10 @@ impl Ledger {
         match saved {
             Ok(Ok(())) => self.written = wanted,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the ledger cannot be written; a restart would forget the latest results")
+                tracing::warn!(%error, "the ledger cannot be written; a restart would forget the latest results");
             }
             Err(error) => {
-                tracing::warn!(%error, "the ledger cannot be written; a restart would forget the latest results")
+                tracing::warn!(%error, "the ledger cannot be written; a restart would forget the latest results");
             }
         }
     }

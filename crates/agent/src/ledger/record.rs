@@ -78,7 +78,7 @@ impl StoredTrack {
         }
         // Numbers of runs mean nothing in another life, and would make every look a change.
         track.stage = match track.stage {
-            Stage::Looking { .. } => Stage::Look,
+            Stage::Looking { .. } => Stage::Look { until: track.changed },
             Stage::Running { .. } => Stage::Running { run: 0 },
             other => other,
         };

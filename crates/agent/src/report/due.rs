@@ -91,7 +91,7 @@ impl Desk {
             match known.get(key) {
                 Some(before) if before == tag => {}
                 Some(before) if differ_in_bytes_only(before, tag) => {
-                    at(self.bytes_next.get(key).copied().unwrap_or(now))
+                    at(self.bytes_next.get(key).copied().unwrap_or(now));
                 }
                 _ => at(wanted.shown.due.get(key).copied().unwrap_or(now)),
             }

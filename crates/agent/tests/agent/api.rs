@@ -43,7 +43,7 @@ async fn count_writes(node: &Node) -> tokio::sync::watch::Receiver<usize> {
 async fn an_order_becomes_a_pull_and_a_status() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
-    let agent = node.fake(&fake).await;
+    let agent = node.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     let status = node.until_phase(&wanted, Phase::Succeeded).await;
     assert_eq!(
@@ -68,7 +68,7 @@ async fn an_order_becomes_a_pull_and_a_status() {
 async fn a_fast_pull_costs_one_write_and_clean_up_another() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
-    let agent = node.fake(&fake).await;
+    let agent = node.fake(&fake);
     wait_until(SOON, "the agent's first word", async || {
         node.get().await.status.is_some()
     })
@@ -98,7 +98,7 @@ async fn a_slow_pull_is_seen_pulling_with_growing_bytes() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
     fake.script_all(Script::takes(Duration::from_secs(6)));
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     let first = node
         .until(&wanted, "the first bytes", |status| status.bytes_done > Some(0))
@@ -117,7 +117,7 @@ async fn an_image_that_is_there_is_answered_without_a_pull() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
     fake.put(&image("app:1"));
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     let wanted = node.pull("app:1", if_not_present).await;
     let status = node.until_phase(&wanted, Phase::Succeeded).await;
     assert_eq!(status.attempts, Some(0));
@@ -129,7 +129,7 @@ async fn a_withdrawn_order_cancels_the_pull() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
     fake.script_all(Script::takes(Duration::from_hours(1)));
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     node.until_phase(&wanted, Phase::Pulling).await;
     node.order(&[]).await;
@@ -150,7 +150,7 @@ async fn a_deleted_object_cancels_and_a_new_one_is_obeyed() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
     fake.script(&image("app:1"), Script::takes(Duration::from_hours(1)));
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     node.until_phase(&wanted, Phase::Pulling).await;
     node.delete().await;
@@ -170,7 +170,7 @@ async fn a_deleted_object_cancels_and_a_new_one_is_obeyed() {
 async fn a_raised_version_is_pulled_again_and_a_failure_keeps_the_last_success() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     let first = node.until_phase(&wanted, Phase::Succeeded).await;
     fake.script_all(Script::always_fails(Reason::NotFound));
@@ -202,12 +202,10 @@ async fn two_images_with_the_limit_at_one_come_one_after_the_other() {
         max_pulls: Some(1),
         ..super::scene::Change::default()
     };
-    let _agent = node
-        .start(
-            larder_agent::RuntimeSource::Given(std::sync::Arc::new(fake.clone())),
-            change,
-        )
-        .await;
+    let _agent = node.start(
+        larder_agent::RuntimeSource::Given(std::sync::Arc::new(fake.clone())),
+        change,
+    );
     node.order(&[("a", tag("1")), ("b", tag("1"))]).await;
     node.until_phase(&Wanted::new("b", "1"), Phase::Waiting).await;
     node.until_phase(&Wanted::new("a", "1"), Phase::Succeeded).await;
@@ -219,7 +217,7 @@ async fn two_images_with_the_limit_at_one_come_one_after_the_other() {
 async fn an_image_removed_behind_our_back_comes_back() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     let first = node.until_phase(&wanted, Phase::Succeeded).await;
     wait_until(SOON, "a listener", async || {
@@ -240,7 +238,7 @@ async fn an_image_removed_behind_our_back_comes_back() {
 async fn pins_and_aliases_follow_the_entry() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     let wanted = node
         .pull("mirror.example/app:1", |entry| {
             entry.pin = true;
@@ -272,7 +270,7 @@ async fn a_wrong_tag_fails_alone() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
     fake.script(&image("bad:1"), Script::always_fails(Reason::NotFound));
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     node.order(&[("bad", tag("1")), ("good", tag("1"))]).await;
     node.until_phase(&Wanted::new("good", "1"), Phase::Succeeded).await;
     node.until_phase(&Wanted::new("bad", "1"), Phase::Failed).await;

@@ -22,12 +22,12 @@ fn settable() -> (Arc<AtomicI64>, Clock) {
     (shows, clock)
 }
 
-async fn start(node: &Node, fake: &FakeRuntime, clock: Clock) -> super::scene::Agent {
+fn start(node: &Node, fake: &FakeRuntime, clock: Clock) -> super::scene::Agent {
     let change = Change {
         clock: Some(clock),
         ..Change::default()
     };
-    node.start(RuntimeSource::Given(Arc::new(fake.clone())), change).await
+    node.start(RuntimeSource::Given(Arc::new(fake.clone())), change)
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_step_of_the_clock_in_mid_pull_ends_nothing() {
     let fake = FakeRuntime::new();
     fake.script_all(Script::takes(Duration::from_secs(3)));
     let (shows, clock) = settable();
-    let _agent = start(&node, &fake, clock).await;
+    let _agent = start(&node, &fake, clock);
     let wanted = node
         .pull("app:1", |entry| {
             entry.pull_policy.active_deadline_seconds = Some(60);
@@ -65,7 +65,7 @@ async fn a_deadline_counts_steady_seconds() {
     let fake = FakeRuntime::new();
     fake.script_all(Script::takes(Duration::from_hours(1)));
     let (shows, clock) = settable();
-    let _agent = start(&node, &fake, clock).await;
+    let _agent = start(&node, &fake, clock);
     let wanted = node
         .pull("app:1", |entry| entry.pull_policy.active_deadline_seconds = Some(3))
         .await;

@@ -34,7 +34,7 @@ async fn a_public_image_by_tag_and_by_digest(#[case] version: ContainerdVersion)
         .unwrap();
     let containerd = Containerd::start(version).await.unwrap();
     let node = Node::new().await;
-    let agent = node.containerd(&containerd, Change::default()).await;
+    let agent = node.containerd(&containerd, Change::default());
 
     let wanted = node.pull(&first.reference, |_| {}).await;
     let status = node.until_done(&wanted).await;
@@ -96,7 +96,7 @@ async fn an_index_gives_the_image_of_this_platform(#[case] version: ContainerdVe
         .unwrap();
     let containerd = Containerd::start(version).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
 
     let wanted = node.pull(&both.reference, |_| {}).await;
     let status = node.until_done(&wanted).await;
@@ -124,7 +124,7 @@ async fn a_tag_that_is_not_there_fails_after_one_try(#[case] version: Containerd
         .unwrap();
     let containerd = Containerd::start(version).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node.pull(&format!("{}/app:missing", registry.host()), |_| {}).await;
     let status = node.until_done(&wanted).await;
     assert_eq!(
@@ -155,9 +155,7 @@ async fn the_runtime_sees_labels_annotations_and_the_mark_of_a_warm_up() {
         endpoint: Some(larder_runtime::RuntimeEndpoint::at(proxy.socket())),
         ..larder_agent::RuntimePlace::default()
     };
-    let _agent = node
-        .start(larder_agent::RuntimeSource::Found(place), Change::default())
-        .await;
+    let _agent = node.start(larder_agent::RuntimeSource::Found(place), Change::default());
     let wanted = node.pull(&pushed.reference, |_| {}).await;
     node.until_phase(&wanted, Phase::Succeeded).await;
     let config = serde_json::json!({"labels": {"team": "blue"}, "annotations": {"note": "hello"}});
@@ -199,7 +197,7 @@ async fn a_slow_registry_shows_growing_bytes_and_a_withdrawn_order_stops_it(#[ca
     line.set(Link::bytes_per_second(500_000));
     let containerd = Containerd::start(version).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node.pull(&format!("{}/big:1", line.host()), |_| {}).await;
     let first = node
         .until(&wanted, "the first bytes", |status| status.bytes_done > Some(0))
@@ -235,7 +233,7 @@ async fn a_slow_registry_runs_into_the_timeout_and_the_next_try_goes_on(#[case] 
     line.set(Link::Stalled);
     let containerd = Containerd::start(version).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node
         .pull(&format!("{}/app:1", line.host()), |entry| {
             entry.pull_policy.timeout_seconds = 2;
@@ -263,7 +261,7 @@ async fn a_timeout_that_is_the_last_try_fails_with_its_reason() {
     line.set(Link::Stalled);
     let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node
         .pull(&format!("{}/app:1", line.host()), |entry| {
             entry.pull_policy.timeout_seconds = 1;
@@ -295,7 +293,7 @@ async fn with_the_limit_at_one_the_runtime_gets_one_pull_at_a_time() {
         max_pulls: Some(1),
         ..Change::default()
     };
-    let _agent = node.containerd(&containerd, change).await;
+    let _agent = node.containerd(&containerd, change);
     let names = [format!("{}/a", line.host()), format!("{}/b", line.host())];
     node.order(&[(&names[0], tag("1")), (&names[1], tag("1"))]).await;
     let (first, second) = (Wanted::new(&names[0], "1"), Wanted::new(&names[1], "1"));
@@ -334,7 +332,7 @@ async fn a_pinned_image_survives_a_second_pull_and_cri_says_pinned() {
         .unwrap();
     let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node.pull(&pushed.reference, |entry| entry.pin = true).await;
     node.until_phase(&wanted, Phase::Succeeded).await;
     wait_until(SOON, "the pin", async || pinned(&containerd).await)
@@ -365,7 +363,7 @@ async fn a_runtime_without_pins_says_so_and_the_image_is_there() {
         .unwrap();
     let containerd = Containerd::start(ContainerdVersion::V1_6).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node.pull(&pushed.reference, |entry| entry.pin = true).await;
     let status = node
         .until(&wanted, "a word about the pin", |status| status.message.is_some())
@@ -386,7 +384,7 @@ async fn an_image_removed_by_hand_comes_back(#[case] version: ContainerdVersion)
         .unwrap();
     let containerd = Containerd::start(version).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node.pull(&pushed.reference, |_| {}).await;
     let first = node.until_phase(&wanted, Phase::Succeeded).await;
     let removed = containerd

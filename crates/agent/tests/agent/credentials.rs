@@ -82,7 +82,7 @@ async fn private(version: ContainerdVersion) -> Scene {
 async fn sealed_credentials_open_a_private_registry(#[case] version: ContainerdVersion) {
     let scene = private(version).await;
     let node = &scene.node;
-    let _agent = node.containerd(&scene.containerd, Change::default()).await;
+    let _agent = node.containerd(&scene.containerd, Change::default());
     let credential = sealed(node, &scene.reference, "ann", "s3cret").await;
     node.seal(vec![credential.clone()]).await;
     let wanted = node.pull(&scene.reference, |entry| claimed(entry, &credential)).await;
@@ -101,7 +101,7 @@ async fn sealed_credentials_open_a_private_registry(#[case] version: ContainerdV
 async fn a_wrong_password_is_denied_and_not_tried_again(#[case] version: ContainerdVersion) {
     let scene = private(version).await;
     let node = &scene.node;
-    let _agent = node.containerd(&scene.containerd, Change::default()).await;
+    let _agent = node.containerd(&scene.containerd, Change::default());
     let credential = sealed(node, &scene.reference, "ann", "wr0ng").await;
     node.seal(vec![credential.clone()]).await;
     let wanted = node.pull(&scene.reference, |entry| claimed(entry, &credential)).await;
@@ -125,7 +125,7 @@ async fn a_wrong_password_is_denied_and_not_tried_again(#[case] version: Contain
 async fn without_credentials_the_registry_denies(#[case] version: ContainerdVersion) {
     let scene = private(version).await;
     let node = &scene.node;
-    let _agent = node.containerd(&scene.containerd, Change::default()).await;
+    let _agent = node.containerd(&scene.containerd, Change::default());
     let wanted = node.pull(&scene.reference, |_| {}).await;
     let status = node.until_done(&wanted).await;
     assert_eq!(
@@ -145,7 +145,7 @@ async fn an_open_image_is_not_pulled_while_its_named_secret_is_missing() {
     let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
     let node = Node::new().await;
     let image = ImageRef::parse(&pushed.reference).unwrap();
-    let agent = node.containerd(&containerd, Change::default()).await;
+    let agent = node.containerd(&containerd, Change::default());
     node.patch(
         serde_json::json!([{"op": "add", "path": "/spec/images", "value": {image.name(): {
             "pullSecrets": [{"namespace": "larder-system", "name": "later"}],
@@ -169,8 +169,8 @@ async fn an_open_image_is_not_pulled_while_its_named_secret_is_missing() {
 async fn credentials_for_another_node_do_not_open_and_the_right_ones_mend_it() {
     let scene = private(ContainerdVersion::V2).await;
     let (node, stranger) = (&scene.node, Node::new().await);
-    let _agent = node.containerd(&scene.containerd, Change::default()).await;
-    let _other = stranger.fake(&larder_runtime::fake::FakeRuntime::new()).await;
+    let _agent = node.containerd(&scene.containerd, Change::default());
+    let _other = stranger.fake(&larder_runtime::fake::FakeRuntime::new());
     let wrong = sealed(&stranger, &scene.reference, "ann", "s3cret").await;
     node.seal(vec![wrong.clone()]).await;
     let wanted = node.pull(&scene.reference, |entry| claimed(entry, &wrong)).await;
@@ -218,7 +218,7 @@ async fn a_plugin_knows_the_password() {
         providers: Some(providers),
         ..Change::default()
     };
-    let _agent = scene.node.containerd(&scene.containerd, change).await;
+    let _agent = scene.node.containerd(&scene.containerd, change);
     let wanted = scene.node.pull(&scene.reference, |_| {}).await;
     let status = scene.node.until_done(&wanted).await;
     assert_eq!(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use larder_agent::RuntimeSource;
 use larder_api::crds;
+use larder_api::node_image::ImageTagStatus;
 use larder_model::{ImageRef, Phase, Reason};
 use larder_runtime::fake::{FakeRuntime, Script};
 use larder_testkit::{ControlPlane, Link, Throttle, wait_until};
@@ -30,7 +31,7 @@ async fn a_pull_goes_on_while_the_api_is_away_and_is_told_when_it_is_back() {
     let (node, behind, line) = node_behind_a_line().await;
     let fake = FakeRuntime::new();
     fake.script_all(Script::takes(Duration::from_secs(3)));
-    let agent = behind.fake(&fake).await;
+    let agent = behind.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     wait_until(SOON, "the pull", async || fake.running() == 1)
         .await
@@ -43,7 +44,7 @@ async fn a_pull_goes_on_while_the_api_is_away_and_is_told_when_it_is_back() {
         .await
         .unwrap();
     assert_ne!(
-        node.get().await.result("app", "1").map(|status| status.phase()),
+        node.get().await.result("app", "1").map(ImageTagStatus::phase),
         Some(Phase::Succeeded)
     );
     line.set(Link::Open);
@@ -60,14 +61,14 @@ async fn orders_and_results_survive_a_restart_without_the_api() {
     let fake = FakeRuntime::new();
     let second = ImageRef::parse("b:1").unwrap();
     fake.script(&second, Script::takes(Duration::from_hours(1)));
-    let first_life = behind.fake(&fake).await;
+    let first_life = behind.fake(&fake);
     node.order(&[("a", tag("1")), ("b", tag("1"))]).await;
     node.until_phase(&Wanted::new("a", "1"), Phase::Succeeded).await;
     node.until_phase(&Wanted::new("b", "1"), Phase::Pulling).await;
     line.set(Link::Refused);
     first_life.stop().await;
     fake.script(&second, Script::default());
-    let _second_life = behind.fake(&fake).await;
+    let _second_life = behind.fake(&fake);
     wait_until(SOON, "the second image", async || {
         fake.pulls().len() == 3 && fake.running() == 0
     })
@@ -88,7 +89,7 @@ async fn orders_and_results_survive_a_restart_without_the_api() {
 async fn an_api_that_hangs_is_given_up_and_tried_again() {
     let (node, behind, line) = node_behind_a_line().await;
     let fake = FakeRuntime::new();
-    let agent = behind.fake(&fake).await;
+    let agent = behind.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     node.until_phase(&wanted, Phase::Succeeded).await;
     line.set(Link::Stalled);
@@ -108,7 +109,7 @@ async fn an_api_that_hangs_is_given_up_and_tried_again() {
 async fn a_lost_ledger_is_made_up_for_by_what_the_api_remembers() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
-    let first_life = node.fake(&fake).await;
+    let first_life = node.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     let before = node.until_phase(&wanted, Phase::Succeeded).await;
     first_life.stop().await;
@@ -118,8 +119,8 @@ async fn a_lost_ledger_is_made_up_for_by_what_the_api_remembers() {
         images: node.images.clone(),
         state: tempfile::tempdir().unwrap(),
     };
-    let agent = forgetful.fake(&fake).await;
-    let old_key = before_key(&node);
+    let agent = forgetful.fake(&fake);
+    let old_key = Some(key_of(&node));
     let told = async || {
         let about = node.get().await.status.unwrap().agent.unwrap();
         about.public_key != old_key
@@ -131,21 +132,19 @@ async fn a_lost_ledger_is_made_up_for_by_what_the_api_remembers() {
     assert_eq!(fake.pulls().len(), 1);
 }
 
-fn before_key(node: &Node) -> Option<String> {
+fn key_of(node: &Node) -> String {
     let key = larder_seal::KeyPair::load_or_create(&node.state.path().join("node.key")).unwrap();
-    Some(key.public().to_string())
+    key.public().to_string()
 }
 
 #[tokio::test]
 async fn a_second_agent_with_the_same_folder_does_not_start() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();
-    let _agent = node.fake(&fake).await;
+    let _agent = node.fake(&fake);
     let wanted = node.pull("app:1", |_| {}).await;
     node.until_phase(&wanted, Phase::Succeeded).await;
-    let second = node
-        .start(RuntimeSource::Given(Arc::new(fake)), Change::default())
-        .await;
+    let second = node.start(RuntimeSource::Given(Arc::new(fake)), Change::default());
     let ended = second.ended().await;
     assert!(ended.contains("--state-dir"), "{ended}");
 }

@@ -68,20 +68,20 @@ impl Node {
         }
     }
 
-    pub(crate) async fn fake(&self, fake: &FakeRuntime) -> Agent {
+    pub(crate) fn fake(&self, fake: &FakeRuntime) -> Agent {
         self.start(RuntimeSource::Given(Arc::new(fake.clone())), Change::default())
             .await
     }
 
-    pub(crate) async fn containerd(&self, containerd: &Containerd, change: Change) -> Agent {
+    pub(crate) fn containerd(&self, containerd: &Containerd, change: Change) -> Agent {
         let place = RuntimePlace {
             endpoint: Some(RuntimeEndpoint::at(containerd.socket())),
             host_root: PathBuf::from("/"),
         };
-        self.start(RuntimeSource::Found(place), change).await
+        self.start(RuntimeSource::Found(place), change)
     }
 
-    pub(crate) async fn start(&self, runtime: RuntimeSource, change: Change) -> Agent {
+    pub(crate) fn start(&self, runtime: RuntimeSource, change: Change) -> Agent {
         let usual = Settings::new(self.name.clone());
         let settings = Settings {
             state_dir: Some(self.state.path().to_owned()),

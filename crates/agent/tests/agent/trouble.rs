@@ -22,10 +22,10 @@ async fn a_registry_that_goes_down_in_mid_pull_is_tried_again(#[case] version: C
     line.set(Link::bytes_per_second(500_000));
     let containerd = Containerd::start(version).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node
         .pull(&format!("{}/app:1", line.host()), |entry| {
-            entry.pull_policy.backoff_limit = 20
+            entry.pull_policy.backoff_limit = 20;
         })
         .await;
     node.until(&wanted, "the first bytes", |status| status.bytes_done > Some(0))
@@ -53,10 +53,10 @@ async fn a_registry_that_stays_down_fails_after_all_tries() {
     line.set(Link::Refused);
     let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node
         .pull(&format!("{}/app:1", line.host()), |entry| {
-            entry.pull_policy.backoff_limit = 1
+            entry.pull_policy.backoff_limit = 1;
         })
         .await;
     let status = node.until_done(&wanted).await;
@@ -81,10 +81,10 @@ async fn a_runtime_killed_in_mid_pull_is_waited_for(#[case] version: ContainerdV
     line.set(Link::bytes_per_second(500_000));
     let mut containerd = Containerd::start(version).await.unwrap();
     let node = Node::new().await;
-    let agent = node.containerd(&containerd, Change::default()).await;
+    let agent = node.containerd(&containerd, Change::default());
     let wanted = node
         .pull(&format!("{}/app:1", line.host()), |entry| {
-            entry.pull_policy.backoff_limit = 0
+            entry.pull_policy.backoff_limit = 0;
         })
         .await;
     node.until(&wanted, "the first bytes", |status| status.bytes_done > Some(0))
@@ -114,7 +114,7 @@ async fn a_runtime_that_comes_late_is_waited_for() {
     let mut containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
     containerd.kill().unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node.pull(&pushed.reference, |_| {}).await;
     node.until(&wanted, "a reason", |status| {
         status.reason() == Some(Reason::RuntimeDown)
@@ -143,7 +143,7 @@ async fn a_full_disk_says_so(#[case] version: ContainerdVersion) {
         .unwrap();
     let containerd = Containerd::start_with(small_disk(version)).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node.pull(&pushed.reference, |_| {}).await;
     let status = node.until_done(&wanted).await;
     assert_eq!(
@@ -166,7 +166,7 @@ async fn the_disk_check_refuses_what_would_not_fit_before_a_byte_is_fetched() {
         .unwrap();
     let containerd = Containerd::start_with(small_disk(ContainerdVersion::V2)).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let check = |entry: &mut larder_api::node_image::ImageTagSpec| entry.checks = vec!["disk".into()];
     let wanted = node.pull(&format!("{}/big:1", line.host()), check).await;
     let status = node.until_done(&wanted).await;
@@ -187,7 +187,7 @@ async fn a_dry_run_reports_size_and_room_and_pulls_nothing() {
     let pushed = registry.push(&image, "app", "1").await.unwrap();
     let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
     let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default()).await;
+    let _agent = node.containerd(&containerd, Change::default());
     let wanted = node.pull(&pushed.reference, |entry| entry.dry_run = true).await;
     let status = node.until_done(&wanted).await;
     assert_eq!(

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use larder_model::{Phase, Reason};
+use larder_model::{Phase, PullWhen, Reason};
 
 use super::holdings::{Chore, Holdings};
 use super::track::{Bytes, Note, Stage, Track, Trouble};
@@ -174,11 +174,11 @@ impl Board {
         self.runs.values().filter(|run| run.kind == Kind::Pull).count()
     }
 
-    /// Entries that wait for a slot.
+    /// Entries that wait for a slot or for the end of a pause.
     pub fn queued(&self) -> usize {
         self.tracks
             .values()
-            .filter(|track| matches!(track.stage, Stage::Queued { .. }))
+            .filter(|track| matches!(track.stage, Stage::Queued { .. } | Stage::Look { .. }))
             .count()
     }
 
@@ -189,7 +189,7 @@ impl Board {
         };
         self.end_what_cannot_go_on(&entries, now, wall);
         let mut steps = self.cancels();
-        self.start_looks(&mut steps, now);
+        self.start_looks(&entries, &mut steps, now);
         self.start_dry_runs(&entries, &mut steps, now);
         self.start_pulls(&entries, &mut steps, now, wall);
         self.start_chores(&entries, &mut steps, now);
@@ -200,7 +200,7 @@ impl Board {
     /// When to ask again if nothing happens until then.
     pub fn wake_at(&self, now: Duration) -> Option<Duration> {
         let pauses = self.tracks.values().filter_map(|track| match track.stage {
-            Stage::Queued { until, .. } => Some(until),
+            Stage::Look { until } => Some(until),
             _ => None,
         });
         let deadlines = self.entries().filter_map(|(key, entry)| {
@@ -251,26 +251,37 @@ impl Board {
         steps
     }
 
-    fn start_looks(&mut self, steps: &mut Vec<Step>, now: Duration) {
+    /// Whoever's pause is over: looks, or where a fresh pull is wanted gets in line.
+    fn start_looks(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
+        let over = |track: &Track| matches!(track.stage, Stage::Look { until } if until <= now);
         let keys: Vec<Key> = self
             .tracks
             .iter()
-            .filter(|(_, track)| track.stage == Stage::Look)
+            .filter(|(_, track)| over(track))
             .map(|(key, _)| key.clone())
             .collect();
         for key in keys {
-            let run = self.start(&key, Kind::Look);
-            if let Some(track) = self.tracks.get_mut(&key) {
-                track.enter(Stage::Looking { run }, now);
+            let looks = entries
+                .get(&key)
+                .is_some_and(|entry| entry.when == PullWhen::IfNotPresent && !entry.dry_run);
+            let run = looks.then(|| self.start(&key, Kind::Look));
+            let Some(track) = self.tracks.get_mut(&key) else {
+                continue;
+            };
+            match run {
+                Some(run) => {
+                    track.enter(Stage::Looking { run }, now);
+                    steps.push(Step::Look { run, key });
+                }
+                None => track.stage = in_line(track, now),
             }
-            steps.push(Step::Look { run, key });
         }
     }
 
     fn start_dry_runs(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
         let running = self.runs.values().filter(|run| run.kind == Kind::DryRun).count();
         for key in self
-            .next_in_line(entries, true, now)
+            .next_in_line(entries, true)
             .into_iter()
             .take(DRY_RUNS_MAX.saturating_sub(running))
         {
@@ -286,7 +297,7 @@ impl Board {
 
     fn start_pulls(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration, wall: &Time) {
         let free = self.max_pulls.saturating_sub(self.pulling());
-        for key in self.next_in_line(entries, false, now).into_iter().take(free) {
+        for key in self.next_in_line(entries, false).into_iter().take(free) {
             let run = self.start(&key, Kind::Pull);
             let (Some(entry), Some(track)) = (entries.get(&key), self.tracks.get_mut(&key)) else {
                 continue;
@@ -305,9 +316,9 @@ impl Board {
     }
 
     /// Who may start now, longest waiting first.
-    fn next_in_line(&self, entries: &BTreeMap<Key, Entry>, dry_run: bool, now: Duration) -> Vec<Key> {
+    fn next_in_line(&self, entries: &BTreeMap<Key, Entry>, dry_run: bool) -> Vec<Key> {
         let waiting = self.tracks.iter().filter_map(|(key, track)| match track.stage {
-            Stage::Queued { since, until } if until <= now => Some((since, key)),
+            Stage::Queued { since } => Some((since, key)),
             _ => None,
         });
         let mut line: Vec<(Duration, &Key)> = waiting
@@ -359,6 +370,15 @@ impl Board {
             }
         }
     }
+}
+
+/// The end of the line, for whoever comes now; whoever comes out of a pause came when it ended.
+fn in_line(track: &Track, now: Duration) -> Stage {
+    let since = match track.stage {
+        Stage::Look { until } => until,
+        _ => now,
+    };
+    Stage::Queued { since }
 }
 
 impl From<(u64, u64)> for Bytes {

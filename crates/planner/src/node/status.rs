@@ -59,15 +59,15 @@ impl Board {
 
 fn phase(track: &Track) -> Phase {
     match &track.stage {
-        Stage::Queued { .. } if in_pause(track) => Phase::Pulling,
-        Stage::Look | Stage::Looking { .. } | Stage::Queued { .. } => Phase::Waiting,
+        Stage::Look { .. } | Stage::Looking { .. } | Stage::Queued { .. } if between_tries(track) => Phase::Pulling,
+        Stage::Look { .. } | Stage::Looking { .. } | Stage::Queued { .. } => Phase::Waiting,
         Stage::Running { .. } => Phase::Pulling,
         Stage::Done(phase) => *phase,
     }
 }
 
-/// Between two tries: still at it, as upstream shows it.
-fn in_pause(track: &Track) -> bool {
+/// Still at it, as upstream shows it.
+fn between_tries(track: &Track) -> bool {
     let retry = track.trouble.as_ref().map(|trouble| trouble.reason.retry());
     track.attempts > 0 && retry == Some(Retry::Backoff)
 }
@@ -75,7 +75,7 @@ fn in_pause(track: &Track) -> bool {
 fn due(track: &Track) -> Duration {
     match &track.stage {
         Stage::Done(_) => track.changed,
-        Stage::Queued { .. } if !in_pause(track) => track.changed,
+        Stage::Look { .. } | Stage::Queued { .. } if !between_tries(track) => track.changed,
         _ => track.changed + WORTH_A_WRITE,
     }
 }

@@ -161,6 +161,33 @@ fn an_image_that_is_missing_is_pulled_after_the_look() {
 }
 
 #[test]
+fn a_look_without_answer_is_asked_again_before_anything_is_pulled() {
+    let mut board = board(1, &[if_not_present(tag("1"))]);
+    board.decide(at(0), &wall());
+    board.looked(1, Found::Unknown(Reason::RuntimeDown, "away".into()), at(0), &wall());
+    let status = shown(&board, "1");
+    assert_eq!(
+        (status.phase(), status.reason()),
+        (Phase::Waiting, Some(Reason::RuntimeDown))
+    );
+    assert!(board.decide(at(0), &wall()).is_empty());
+    board.wake(at(0), Reason::RuntimeDown);
+    assert_eq!(board.decide(at(0), &wall()), [Step::Look { run: 2, key: key("1") }]);
+}
+
+#[test]
+fn before_another_try_it_looks_whether_somebody_else_pulled_the_image() {
+    let mut board = board(1, &[if_not_present(tag("1"))]);
+    board.decide(at(0), &wall());
+    board.looked(1, Found::Absent, at(0), &wall());
+    board.decide(at(0), &wall());
+    board.ended(2, failed(Reason::Unreachable), at(0), &wall());
+    assert_eq!(board.decide(at(1), &wall()), [Step::Look { run: 3, key: key("1") }]);
+    board.looked(3, Found::Present(Image::default()), at(1), &wall());
+    assert_eq!(phase(&board, "1"), Phase::Succeeded);
+}
+
+#[test]
 fn tries_end_with_the_limit_and_pauses_stand_between_them_only() {
     let mut board = board(3, &[tag("1")]);
     let mut now = at(0);

@@ -38,19 +38,21 @@ pub struct Note {
 /// What happens to an entry right now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
-    /// To be looked up in the runtime.
-    Look,
+    /// To be looked up in the runtime, after a pause if there was trouble. Where a fresh pull is wanted, the look is
+    /// left out.
+    Look {
+        /// Not before.
+        until: Duration,
+    },
     /// Being looked up.
     Looking {
         /// Number of the question.
         run: u64,
     },
-    /// Waits for a slot, or for the end of a pause.
+    /// Waits for a slot.
     Queued {
-        /// When it came into the queue; who came first goes first.
+        /// Since when; who came first goes first.
         since: Duration,
-        /// Not before.
-        until: Duration,
     },
     /// Being pulled.
     Running {
@@ -163,7 +165,7 @@ impl Track {
     pub(super) fn run(&self) -> Option<u64> {
         match self.stage {
             Stage::Looking { run } | Stage::Running { run } => Some(run),
-            Stage::Look | Stage::Queued { .. } | Stage::Done(_) => None,
+            Stage::Look { .. } | Stage::Queued { .. } | Stage::Done(_) => None,
         }
     }
 
@@ -175,17 +177,13 @@ impl Track {
             self.spent = self.elapsed(saved);
             self.seen = now;
         }
-        let queued = Stage::Queued { since: now, until: now };
-        self.stage = match self.stage {
-            Stage::Look | Stage::Looking { .. } => Stage::Look,
-            Stage::Queued { .. } => queued,
-            Stage::Running { .. } => {
-                // It did not fail, it was not seen to its end.
-                self.attempts = self.attempts.saturating_sub(1);
-                queued
-            }
-            Stage::Done(phase) => Stage::Done(phase),
-        };
+        if matches!(self.stage, Stage::Running { .. }) {
+            // It did not fail, it was not seen to its end.
+            self.attempts = self.attempts.saturating_sub(1);
+        }
+        if !self.is_done() {
+            self.stage = Stage::Look { until: now };
+        }
         self.changed = now;
         self
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use larder_api::node_image::{ImageTagStatus, NodeImageStatus};
-use larder_model::{Phase, PullWhen, Reason, Retry};
+use larder_model::{Phase, Reason, Retry};
 
 use super::super::track::{Bytes, Note};
 use super::{Board, Entry, Key, Stage, Track, Trouble};
@@ -58,12 +58,7 @@ impl Board {
 }
 
 fn fresh(entry: &Entry, now: Duration) -> Track {
-    let stage = if entry.when == PullWhen::IfNotPresent && !entry.dry_run {
-        Stage::Look
-    } else {
-        Stage::Queued { since: now, until: now }
-    };
-    Track::new(entry.version, stage, now)
+    Track::new(entry.version, Stage::Look { until: now }, now)
 }
 
 fn kept(mut track: Track, changed: bool, now: Duration) -> Track {
@@ -78,7 +73,7 @@ fn wake(track: &mut Track, now: Duration) {
         .trouble
         .as_ref()
         .is_some_and(|trouble| trouble.reason.retry() == Retry::Later);
-    if let Stage::Queued { until, .. } = &mut track.stage
+    if let Stage::Look { until } = &mut track.stage
         && waits
     {
         *until = now;

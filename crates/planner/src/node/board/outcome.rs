@@ -26,16 +26,14 @@ impl Board {
         let Some((key, track)) = self.end_run(run) else {
             return;
         };
-        let queued = Stage::Queued { since: now, until: now };
         match found {
             Found::Present(image) => succeed(track, image, now, wall),
-            Found::Absent => track.enter(queued, now),
+            Found::Absent => track.enter(Stage::Queued { since: now }, now),
             Found::Unknown(reason, words) => {
                 track.waits += 1;
                 track.trouble = Some(Trouble::new(reason, pull_message(&key, reason, &words)));
                 let until = now + pause_after(track.waits);
-                // Pulling it asks the same question; by then the runtime may be back.
-                track.enter(Stage::Queued { since: until, until }, now);
+                track.enter(Stage::Look { until }, now);
             }
         }
     }
@@ -77,7 +75,7 @@ impl Board {
             // Nobody asked for it, so something above us is going down: the next life takes it up again.
             Ended::Canceled => {
                 track.attempts = track.attempts.saturating_sub(1);
-                track.enter(Stage::Queued { since: now, until: now }, now);
+                track.enter(Stage::Look { until: now }, now);
             }
             Ended::Report { verdict, bytes, digest } => {
                 track.bytes = bytes.map(Bytes::from);
@@ -143,7 +141,7 @@ fn vanish(track: &mut Track, now: Duration) {
         message: "The image was removed from the node by somebody else; it is pulled again.".to_owned(),
     });
     let until = now + pause_after_loss(track.lost);
-    track.enter(Stage::Queued { since: until, until }, now);
+    track.enter(Stage::Look { until }, now);
 }
 
 fn succeed(track: &mut Track, image: Image, now: Duration, wall: &Time) {
@@ -185,7 +183,7 @@ fn failed_try(track: &mut Track, entry: &Entry, reason: Reason, words: &str, now
     };
     track.trouble = Some(trouble);
     let until = now + pause;
-    track.enter(Stage::Queued { since: until, until }, now);
+    track.enter(Stage::Look { until }, now);
 }
 
 pub(super) fn fail(track: &mut Track, trouble: Trouble, now: Duration, wall: &Time) {

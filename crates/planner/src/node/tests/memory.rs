@@ -81,3 +81,19 @@ fn a_finished_image_is_not_pulled_again_after_a_restart() {
     assert!(second.decide(at(2), &wall()).is_empty());
     assert_eq!(shown(&second, "1"), shown(&first, "1"));
 }
+
+#[test]
+fn what_the_runtime_finished_while_the_agent_was_dead_is_found() {
+    let mut first = board(1, &[if_not_present(tag("1"))]);
+    first.decide(at(0), &wall());
+    first.looked(1, Found::Absent, at(0), &wall());
+    assert_eq!(pulls(&first.decide(at(0), &wall())).len(), 1);
+    let mut second = Board::new(1);
+    let resumed = first
+        .tracks()
+        .iter()
+        .map(|(key, track)| (key.clone(), track.clone().resumed(at(1), true, at(2))));
+    second.resume(resumed.collect());
+    second.orders(entries(&spec(&[if_not_present(tag("1"))])), None, at(2));
+    assert!(matches!(second.decide(at(2), &wall())[..], [Step::Look { .. }]));
+}
