@@ -1,9 +1,11 @@
 //! What a pull leaves behind, and how it fails.
 
+use std::path::Path;
+
 use larder_model::{ByteSize, Digest, Reason};
-use larder_runtime::{Credential, PullRequest, RuntimeError};
+use larder_runtime::{Credential, PullRequest, RuntimeEndpoint, RuntimeError, connect};
 use larder_testkit::{
-    ContainerdVersion, Link, Registry, Throttle,
+    ContainerdVersion, CriProxy, Link, Registry, Throttle,
     image::{Format, Index, Platform, Recipe},
 };
 use rstest::rstest;
@@ -18,6 +20,21 @@ async fn the_runtime_says_who_it_is(#[case] version: ContainerdVersion, #[case] 
     let node = Node::start(version).await;
     let said = node.runtime.version().await.unwrap().to_string();
     assert!(said.starts_with(expected), "{said}");
+}
+
+#[rstest]
+#[case::v1_6_knows_no_stream(ContainerdVersion::V1_6, 1)]
+#[case::v2_streams(ContainerdVersion::V2, 0)]
+#[tokio::test]
+async fn lists_come_in_pieces_where_the_runtime_can(#[case] version: ContainerdVersion, #[case] in_one_piece: usize) {
+    let node = Node::start(version).await;
+    let proxy = CriProxy::start(&node.containerd.socket()).unwrap();
+    let runtime = connect(&RuntimeEndpoint::at(proxy.socket()), Path::new("/"))
+        .await
+        .unwrap();
+    assert_eq!(runtime.list().await.unwrap(), []);
+    assert_eq!(proxy.calls_of("StreamImages").len(), 1);
+    assert_eq!(proxy.calls_of("ListImages").len(), in_one_piece);
 }
 
 #[rstest]
