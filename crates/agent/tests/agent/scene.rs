@@ -70,7 +70,6 @@ impl Node {
 
     pub(crate) fn fake(&self, fake: &FakeRuntime) -> Agent {
         self.start(RuntimeSource::Given(Arc::new(fake.clone())), Change::default())
-            .await
     }
 
     pub(crate) fn containerd(&self, containerd: &Containerd, change: Change) -> Agent {

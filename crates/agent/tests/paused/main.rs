@@ -37,7 +37,7 @@ struct World {
 async fn world(faults: Faults) -> World {
     let plane = Localplane::start(Config::new(crds())).await.unwrap();
     let direct = kube::Client::new(plane.service(), "default");
-    let faulty = kube::Client::new(FaultLayer::new(faults).layer(plane.service()), "default");
+    let through_faults = kube::Client::new(FaultLayer::new(faults).layer(plane.service()), "default");
     let images = Api::<NodeImage>::all(direct);
     images
         .create(
@@ -48,7 +48,7 @@ async fn world(faults: Faults) -> World {
         .unwrap();
     let fake = FakeRuntime::new();
     let parts = Parts {
-        client: faulty,
+        client: through_faults,
         runtime: RuntimeSource::Given(Arc::new(fake.clone())),
         credentials: Credentials::default(),
         clock: Clock::new("boot", Duration::ZERO, || Timestamp::UNIX_EPOCH),
