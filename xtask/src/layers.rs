@@ -85,6 +85,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "larder-api-semantics",
         &["larder-api", "larder-testkit", "larder-localplane"],
     ),
+    ("larder-e2e", &["larder-api", "larder-testkit"]),
     ("xtask", &["larder-access", "larder-api"]),
 ];
 

@@ -1,0 +1,138 @@
+//! The cluster as a whole.
+
+use std::path::Path;
+
+use kube::Client;
+use larder_testkit::{ControlPlane, Kubectl, Lifetime, Options, Port, Process, Program, Scratch, kubectl};
+use serde_json::{Value, json};
+
+use crate::SOON;
+use crate::node::TestNode;
+use crate::programs::program;
+
+/// A control plane, a controller and nodes.
+pub struct Cluster {
+    /// The nodes, `node-0` first.
+    pub nodes: Vec<TestNode>,
+    /// The controller.
+    pub controller: Process,
+    /// The control plane.
+    pub plane: ControlPlane,
+    pub(crate) scratch: Scratch,
+    port: Port,
+}
+
+impl Cluster {
+    /// Starts everything and waits until controller and agents are ready. Node N carries the label `e2e/number: "N"`.
+    pub async fn start(nodes: usize) -> Self {
+        let options = Options {
+            crds: larder_api::crds(),
+            controller_manager: true,
+            ..Options::default()
+        };
+        let plane = ControlPlane::start(options).await.unwrap();
+        let scratch = Scratch::create("e2e").unwrap();
+        let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/rbac");
+        let arguments = ["apply".as_ref(), "-f".as_ref(), rbac.as_os_str()];
+        let applied = kubectl(Kubectl::Current, plane.kubeconfig(), arguments).await.unwrap();
+        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+
+        let port = Port::reserve().unwrap();
+        let controller = start_controller(&plane, &scratch, &port).await;
+        let mut cluster = Self {
+            nodes: Vec::new(),
+            controller,
+            plane,
+            scratch,
+            port,
+        };
+        for number in 0..nodes {
+            let labels = json!({ "e2e/number": number.to_string() });
+            let name = format!("node-{number}");
+            let node = TestNode::start(cluster.plane.access(), &cluster.scratch, &name, &labels).await;
+            cluster.nodes.push(node);
+        }
+        cluster.wait_until_ready().await;
+        cluster
+    }
+
+    /// Waits until the controller and all agents are ready.
+    pub async fn wait_until_ready(&mut self) {
+        let url = format!("http://{}/readyz", self.port.address());
+        self.controller
+            .wait_ready(SOON, async || answers(&url).await)
+            .await
+            .unwrap();
+        for node in &mut self.nodes {
+            node.wait_until_ready().await;
+        }
+    }
+
+    /// A client with all permissions.
+    pub fn client(&self) -> Client {
+        self.plane.client().unwrap()
+    }
+
+    /// The ends of all logs, for a test that fails.
+    pub fn logs(&self) -> String {
+        let agents = self
+            .nodes
+            .iter()
+            .map(|node| format!("--- agent {}\n{}", node.name, node.agent.log_tail()));
+        let controller = format!("--- controller\n{}", self.controller.log_tail());
+        std::iter::once(controller).chain(agents).collect::<Vec<_>>().join("\n")
+    }
+
+    /// kubectl with all permissions; its output if it succeeds.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = kubectl(Kubectl::Current, self.plane.kubeconfig(), arguments)
+            .await
+            .unwrap();
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// Applies an object as a person does, from a file.
+    pub async fn apply(&self, object: &Value) {
+        let file = self
+            .scratch
+            .path()
+            .join(format!("{}.json", larder_testkit::unique_name("apply")));
+        std::fs::write(&file, object.to_string()).unwrap();
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()]).await.unwrap();
+    }
+}
+
+async fn start_controller(plane: &ControlPlane, scratch: &Scratch, port: &Port) -> Process {
+    let access = plane.access();
+    let token = access
+        .service_account_token("larder-system", "larder-controller", None)
+        .await
+        .unwrap();
+    let kubeconfig = access.write_kubeconfig(scratch.path(), "controller", &token).unwrap();
+    Process::start(Program {
+        name: "larder-controller",
+        path: program("larder-controller").await,
+        args: vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--listen={}", port.address()),
+            "--log=info,larder_controller=debug".to_owned(),
+        ],
+        env: vec![],
+        log: scratch.path().join("controller.log"),
+        lifetime: Lifetime::Handle,
+    })
+    .unwrap()
+}
+
+/// Whether this address answers with success; otherwise what it says.
+pub(crate) async fn answers(url: &str) -> Result<(), String> {
+    let answer = reqwest::get(url).await.map_err(|error| error.to_string())?;
+    if answer.status().is_success() {
+        return Ok(());
+    }
+    Err(answer.text().await.unwrap_or_default())
+}

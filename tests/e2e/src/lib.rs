@@ -1,0 +1,20 @@
+//! A cluster with Larder installed as its users install it: the files in `deploy`, the programs as processes, each with
+//! no more than its own permissions; and nodes that are real containerds.
+//!
+//! Everything ends with the [`Cluster`].
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::panic, reason = "the same")]
+
+mod cluster;
+mod node;
+mod programs;
+mod writing;
+
+pub use cluster::Cluster;
+pub use node::TestNode;
+
+use std::time::Duration;
+
+/// Long enough for anything that happens at once, on a machine that also compiles.
+pub const SOON: Duration = Duration::from_mins(1);

@@ -1,0 +1,98 @@
+//! One node: a Node object that is Ready, a real containerd, a real agent with a token bound to the node.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use larder_testkit::{Access, Containerd, ContainerdVersion, Lifetime, Port, Process, Program, Scratch};
+use serde_json::{Value, json};
+
+use crate::SOON;
+use crate::programs::program;
+
+/// A node of the cluster.
+pub struct TestNode {
+    /// Its name.
+    pub name: String,
+    /// Its runtime.
+    pub containerd: Containerd,
+    /// Its agent.
+    pub agent: Process,
+    port: Port,
+}
+
+impl TestNode {
+    pub(crate) async fn start(access: &Access, scratch: &Scratch, name: &str, labels: &Value) -> Self {
+        create(access, name, labels).await;
+        let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+        let token = access
+            .service_account_token("larder-system", "larder-agent", Some(name))
+            .await
+            .unwrap();
+        let kubeconfig = access.write_kubeconfig(scratch.path(), name, &token).unwrap();
+        let port = Port::reserve().unwrap();
+        let state = scratch.path().join(format!("state-{name}"));
+        std::fs::create_dir(&state).unwrap();
+        let agent = Process::start(Program {
+            name: "larder-agent",
+            path: program("larder-agent").await,
+            args: vec![
+                format!("--node-name={name}"),
+                format!("--kubeconfig={}", kubeconfig.display()),
+                format!("--runtime-endpoint=unix://{}", containerd.socket().display()),
+                format!("--state-dir={}", state.display()),
+                format!("--listen={}", port.address()),
+                format!("--hosts-dir={}", containerd.hosts_folder().display()),
+                "--log=info,larder_agent=debug".to_owned(),
+            ],
+            env: vec![],
+            log: scratch.path().join(format!("agent-{name}.log")),
+            lifetime: Lifetime::Handle,
+        })
+        .unwrap();
+        Self {
+            name: name.to_owned(),
+            containerd,
+            agent,
+            port,
+        }
+    }
+
+    /// Waits until the agent is ready.
+    pub async fn wait_until_ready(&mut self) {
+        let url = format!("http://{}/readyz", self.port.address());
+        self.agent
+            .wait_ready(SOON, async || crate::cluster::answers(&url).await)
+            .await
+            .unwrap();
+    }
+
+    /// Whether the runtime has this reference, with this digest.
+    pub async fn has_image(&self, reference: &str, digest: &str) -> bool {
+        let output = self.containerd.ctr(["images", "ls"]).await.unwrap();
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        listed
+            .lines()
+            .any(|line| line.starts_with(&format!("{reference} ")) && line.contains(digest))
+    }
+}
+
+async fn create(access: &Access, name: &str, labels: &Value) {
+    let nodes = Api::<Node>::all(access.client().unwrap());
+    let mut all = json!({ "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" });
+    all.as_object_mut()
+        .unwrap()
+        .extend(labels.as_object().cloned().unwrap_or_default());
+    let node = serde_json::from_value(json!({ "metadata": { "name": name, "labels": all } })).unwrap();
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let now = "2026-01-01T00:00:00Z";
+    let ready = json!({ "status": { "conditions": [{
+        "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }] } });
+    nodes
+        .patch_status(name, &PatchParams::default(), &Patch::Strategic(ready))
+        .await
+        .unwrap();
+    // The API server taints every new Node until a controller of Kubernetes sees it; there is none here.
+    let untainted = Patch::Merge(json!({ "spec": { "taints": null } }));
+    nodes.patch(name, &PatchParams::default(), &untainted).await.unwrap();
+}
