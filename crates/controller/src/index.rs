@@ -152,9 +152,13 @@ impl Index {
             self.agenda.node(&node);
         }
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
-        jobs.into_iter().for_each(|job| self.agenda.job(job));
+        for job in jobs {
+            self.agenda.job(job);
+        }
         let lists: Vec<JobKey> = self.lists.keys().cloned().collect();
-        lists.into_iter().for_each(|list| self.agenda.list(&list));
+        for list in lists {
+            self.agenda.list(&list);
+        }
     }
 
     /// How much there is of everything.

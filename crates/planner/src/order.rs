@@ -23,7 +23,7 @@ pub struct Terms {
     pub ttl_seconds: i32,
     /// When the campaign ends at the latest.
     pub deadline: Option<Timestamp>,
-    /// Seconds for one order, in a campaign that never ends.
+    /// Seconds for one order, from the moment when it is written.
     pub seconds_per_order: Option<i64>,
     /// Whether an image that is there is a success.
     pub when: PullWhen,
@@ -115,13 +115,15 @@ pub(crate) fn tune(entry: &mut ImageTagSpec, stakes: &[(&Terms, bool)], others: 
     }
 }
 
-/// Seconds from the writing of an entry's version until a campaign stops waiting for it; None for ever.
+/// Seconds from the writing of an entry's version until a campaign stops waiting for it; None for ever. Whichever is over
+/// first: the campaign, or the time for one order.
 fn seconds_allowed(terms: &Terms, created: Timestamp) -> Option<i64> {
     let until = terms.deadline.map(|deadline| {
         let left = deadline.duration_since(created);
         left.as_secs() + i64::from(0 < left.subsec_nanos())
     });
-    until.or(terms.seconds_per_order).map(|seconds| seconds.max(1))
+    let bounds = [until, terms.seconds_per_order].into_iter().flatten();
+    bounds.min().map(|seconds| seconds.max(1))
 }
 
 /// What a node's NodeImage says about a campaign's claim on an image.

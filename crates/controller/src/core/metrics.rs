@@ -38,23 +38,19 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
-            "larder_api_calls",
+            "api_calls",
             "Calls to the API server, by how they ended",
             metrics.calls.clone(),
         );
         registry.register(
-            "larder_active_pulls",
+            "active_pulls",
             "Orders without a result, over all jobs",
             metrics.slots.clone(),
         );
-        registry.register("larder_nodes", "Nodes that are known", metrics.nodes.clone());
+        registry.register("nodes", "Nodes that are known", metrics.nodes.clone());
+        registry.register("running_jobs", "ImagePullJobs that run", metrics.running_jobs.clone());
         registry.register(
-            "larder_running_jobs",
-            "ImagePullJobs that run",
-            metrics.running_jobs.clone(),
-        );
-        registry.register(
-            "larder_dropped_events",
+            "dropped_events",
             "Events that were never written",
             metrics.dropped_notes.clone(),
         );

@@ -1,5 +1,6 @@
 //! Credentials in a NodeImage: what the owners of an entry may use, sealed to the node, once per claim.
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use larder_api::NodeImage;
 use larder_api::node_image::{ImageSpec, ImageTagSpec, NodeImageSpec, SealedCredential};
 use larder_model::{ImageRef, NodeName};
@@ -26,6 +27,9 @@ struct Parcel {
     logins: Vec<Login>,
 }
 
+/// Some owner's Secrets are not known at the moment: the entry keeps what it has.
+struct NotKnown;
+
 impl Index {
     /// Gives every entry the credentials that its owners may use, and forgets the others.
     pub(super) fn put_credentials(&self, node: &NodeKey, object: &NodeImage, spec: &mut NodeImageSpec) {
@@ -48,10 +52,13 @@ impl Index {
                 let Ok(reference) = ImageRef::from_parts(name, &entry.tag) else {
                     continue;
                 };
-                let Some(parcels) = self.parcels(entry, &reference, &secrets, &envelope.uid) else {
+                let Ok(parcels) = self.parcels(entry, &reference, &secrets, &envelope.uid) else {
                     continue;
                 };
-                entry.credentials.clear();
+                // What an ended job used goes when the entry goes: taking it away earlier would cost a write.
+                if entry.owner_references.iter().all(|owner| self.is_running_owner(owner)) {
+                    entry.credentials.clear();
+                }
                 for parcel in parcels {
                     let id = envelope.id(&reference, &parcel);
                     let known = object
@@ -63,7 +70,9 @@ impl Index {
                     let Some(one) = known.or_else(|| envelope.seal(&reference, &parcel)) else {
                         continue;
                     };
-                    entry.credentials.push(id);
+                    if !entry.credentials.contains(&id) {
+                        entry.credentials.push(id);
+                    }
                     sealed.push(one);
                 }
             }
@@ -81,18 +90,17 @@ impl Index {
         }
     }
 
-    /// What an entry's owners may use. None if some owner's Secrets are not known at the moment: then the entry keeps what
-    /// it has.
+    /// What an entry's owners may use.
     fn parcels(
         &self,
         entry: &ImageTagSpec,
         image: &ImageRef,
         hand_written: &[SecretKey],
         node_image_uid: &str,
-    ) -> Option<Vec<Parcel>> {
+    ) -> Result<Vec<Parcel>, NotKnown> {
         if entry.owner_references.is_empty() {
             let parcel = self.parcel(hand_written, image, node_image_uid.to_owned())?;
-            return Some(parcel.into_iter().collect());
+            return Ok(parcel.into_iter().collect());
         }
         let mut parcels = Vec::new();
         for reference in &entry.owner_references {
@@ -101,16 +109,21 @@ impl Index {
             let keys = job.map(|job| self.secrets_of(job)).unwrap_or_default();
             parcels.extend(self.parcel(&keys, image, uid)?);
         }
-        Some(parcels)
+        Ok(parcels)
     }
 
-    fn parcel(&self, keys: &[SecretKey], image: &ImageRef, claim_uid: String) -> Option<Option<Parcel>> {
+    fn is_running_owner(&self, owner: &ObjectReference) -> bool {
+        let job = owner.uid.as_ref().and_then(|uid| self.job_uids.get(uid));
+        job.is_some_and(|job| self.running(*job).is_some())
+    }
+
+    fn parcel(&self, keys: &[SecretKey], image: &ImageRef, claim_uid: String) -> Result<Option<Parcel>, NotKnown> {
         if keys.is_empty() {
-            return Some(None);
+            return Ok(None);
         }
-        let (source, entries) = self.secrets.credentials(keys)?;
+        let (source, entries) = self.secrets.credentials(keys).ok_or(NotKnown)?;
         let logins = fitting(entries, image);
-        Some((!logins.is_empty()).then_some(Parcel {
+        Ok((!logins.is_empty()).then_some(Parcel {
             claim_uid,
             source,
             logins,
@@ -124,7 +137,10 @@ impl Index {
         };
         let campaign = running.progress.campaign();
         let keys = self.secrets_of(job);
-        let parcel = self.parcel(&keys, &campaign.image, campaign.uid().to_owned()).flatten();
+        let parcel = self
+            .parcel(&keys, &campaign.image, campaign.uid().to_owned())
+            .ok()
+            .flatten();
         let (Some(parcel), Some(envelope)) = (parcel, Envelope::of(node, object)) else {
             return false;
         };

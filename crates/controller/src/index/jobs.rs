@@ -190,7 +190,7 @@ impl Index {
             return;
         }
         if record.object.metadata.deletion_timestamp.is_some() {
-            self.stop(id, JobState::Leaving(now), now);
+            self.stop(id, JobState::Leaving(now));
             return;
         }
         let campaign = image_pull_job::campaign(&record.object);
@@ -202,18 +202,18 @@ impl Index {
         match (ended.map(|time| time.0), campaign) {
             (Some(at), campaign) => {
                 let ended = Ended::of(campaign.as_ref().ok(), at, None);
-                self.stop(id, JobState::Ended(ended), now);
+                self.stop(id, JobState::Ended(ended));
             }
             // Its last word is on its way.
             (None, _) if matches!(record.state, JobState::Ended(_)) => {}
-            (None, _) if !self.limits.serve_jobs => self.refuse(id, Refusal::GateOff, now),
-            (None, Err(why)) => self.refuse(id, Refusal::Spec(why), now),
+            (None, _) if !self.limits.serve_jobs => self.refuse(id, Refusal::GateOff),
+            (None, Err(why)) => self.refuse(id, Refusal::Spec(why)),
             (None, Ok(campaign)) => self.start_or_edit(id, campaign, now),
         }
     }
 
-    fn refuse(&mut self, id: JobId, refusal: Refusal, now: Timestamp) {
-        self.stop(id, JobState::Idle, now);
+    fn refuse(&mut self, id: JobId, refusal: Refusal) {
+        self.stop(id, JobState::Idle);
         if let Some(record) = self.jobs.get_mut(&id) {
             record.refusal = Some(refusal);
         }
@@ -256,7 +256,7 @@ impl Index {
     }
 
     /// Ends a job's campaign, whatever it did: the nodes see to their entries.
-    fn stop(&mut self, id: JobId, state: JobState, now: Timestamp) {
+    fn stop(&mut self, id: JobId, state: JobState) {
         self.wake_nodes_of(id);
         for record in self.nodes.values_mut() {
             record.jobs.remove(&id);
@@ -266,7 +266,7 @@ impl Index {
             record.state = state;
         }
         self.forget_unused_secrets();
-        self.settle_pods(now);
+        self.settle_pods();
     }
 
     /// The whole fleet's count no longer holds a job's slots.
@@ -311,7 +311,7 @@ impl Index {
         if let Some((child, parent)) = child {
             self.remember_child(&child, &parent);
         }
-        self.stop(id, JobState::Leaving(now), now);
+        self.stop(id, JobState::Leaving(now));
         if let Some(record) = self.jobs.remove(&id) {
             self.job_keys.remove(&record.key);
             self.job_uids.remove(&record.uid);
@@ -410,7 +410,7 @@ impl Index {
         );
         self.note_end(id, &status);
         let ended = Ended::of(Some(&campaign), at, Some(Box::new(status)));
-        self.stop(id, JobState::Ended(ended), now);
+        self.stop(id, JobState::Ended(ended));
         self.agenda.job(id);
     }
 }

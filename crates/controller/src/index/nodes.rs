@@ -129,8 +129,8 @@ impl NodeRecord {
             return false;
         };
         let names = &image.spec.images;
-        let named = names.contains_key(name) || names.len() < IMAGE_NAMES_MAX;
-        named && self.bytes + ENTRY_BYTES <= NODE_IMAGE_BYTES_MAX
+        let fits = names.contains_key(name) || names.len() < IMAGE_NAMES_MAX;
+        fits && self.bytes + ENTRY_BYTES <= NODE_IMAGE_BYTES_MAX
     }
 
     fn measure(&mut self, now: Timestamp) {

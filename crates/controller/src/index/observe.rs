@@ -62,7 +62,7 @@ impl Index {
             Seen::List(list) => self.see_list(*list, now),
             Seen::Pod(pod) => {
                 if let Kind::Pods(namespace) = kind {
-                    self.see_pod(namespace, pod, now);
+                    self.see_pod(namespace, &pod, now);
                 }
             }
             Seen::Gone { namespace, name } => self.gone(kind, namespace, name, now),

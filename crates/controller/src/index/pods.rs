@@ -31,11 +31,11 @@ impl Index {
             .collect()
     }
 
-    pub(super) fn see_pod(&mut self, namespace: &str, pod: PodFacts, now: Timestamp) {
+    pub(super) fn see_pod(&mut self, namespace: &str, pod: &PodFacts, now: Timestamp) {
         let book = self.pods.entry(namespace.to_owned()).or_default();
         let before = book.pods.insert(pod.name.clone(), pod.clone());
-        if before.as_ref() != Some(&pod) {
-            self.pod_moved(namespace, before.as_ref(), Some(&pod), now);
+        if before.as_ref() != Some(pod) {
+            self.pod_moved(namespace, before.as_ref(), Some(pod), now);
         }
     }
 
@@ -57,7 +57,7 @@ impl Index {
     }
 
     /// Forgets pods that nobody asks for any more.
-    pub(super) fn settle_pods(&mut self, _now: Timestamp) {
+    pub(super) fn settle_pods(&mut self) {
         let needed = self.pod_namespaces();
         self.pods.retain(|namespace, _| needed.contains(namespace));
     }

@@ -123,7 +123,9 @@ impl Index {
         }
         if is_for_hand_written(&key.namespace) {
             let nodes: Vec<_> = self.nodes.keys().cloned().collect();
-            nodes.iter().for_each(|node| self.agenda.node(node));
+            for node in &nodes {
+                self.agenda.node(node);
+            }
         }
     }
 

@@ -108,45 +108,12 @@ impl Index {
         }
         Some(NodeView {
             selected: record.jobs.contains(&job),
-            block: self.block(running, record),
+            block: block(running, record),
             claim,
             heard: object
                 .and_then(|object| object.status.as_ref()?.agent.as_ref()?.last_seen.as_ref())
                 .map(|time| time.0),
         })
-    }
-
-    /// What keeps a node from taking part.
-    fn block(&self, running: &Running, record: &NodeRecord) -> Option<Block> {
-        let object = record.living_image()?;
-        let started = running.progress.started();
-        let since = |moment: Option<Timestamp>| moment.unwrap_or(started).max(started);
-        let blocked = |reason, moment| {
-            Some(Block {
-                reason,
-                since: since(moment),
-            })
-        };
-        let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        if let Some(facts) = record.facts.as_ref().filter(|facts| !facts.ready) {
-            return blocked(Reason::NodeNotReady, facts.since);
-        }
-        let Some(status) = &object.status else {
-            return blocked(Reason::Unresponsive, created);
-        };
-        let campaign = running.progress.campaign();
-        if !record.has_room(campaign.image.name())
-            && object
-                .entry(campaign.image.name(), &campaign.image.tag_text())
-                .is_none()
-        {
-            return blocked(Reason::NodeFull, record.full_since);
-        }
-        let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
-        if !campaign.secrets.is_empty() && key.is_none() {
-            return blocked(Reason::CredentialsUnreadable, created);
-        }
-        None
     }
 
     pub(super) fn running(&self, job: JobId) -> Option<&Running> {
@@ -169,12 +136,45 @@ fn selects(running: &Running, node: &NodeKey, record: &NodeRecord) -> bool {
     let Some(object) = record.living_image() else {
         return false;
     };
-    let none = std::collections::BTreeMap::new();
+    let no_labels = std::collections::BTreeMap::new();
     let selection = &running.progress.campaign().selection;
     selection.selects(NodeTraits {
         name: node,
-        labels: object.metadata.labels.as_ref().unwrap_or(&none),
+        labels: object.metadata.labels.as_ref().unwrap_or(&no_labels),
         taints: record.taints(),
         runs_matching_pod: matches!(selection.by, SelectBy::Pods(_)) && running.pods.contains_key(node),
     })
+}
+
+/// What keeps a node from taking part.
+fn block(running: &Running, record: &NodeRecord) -> Option<Block> {
+    let object = record.living_image()?;
+    let started = running.progress.started();
+    let since = |moment: Option<Timestamp>| moment.unwrap_or(started).max(started);
+    let blocked = |reason, moment| {
+        Some(Block {
+            reason,
+            since: since(moment),
+        })
+    };
+    let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    if let Some(facts) = record.facts.as_ref().filter(|facts| !facts.ready) {
+        return blocked(Reason::NodeNotReady, facts.since);
+    }
+    let Some(status) = &object.status else {
+        return blocked(Reason::Unresponsive, created);
+    };
+    let campaign = running.progress.campaign();
+    if !record.has_room(campaign.image.name())
+        && object
+            .entry(campaign.image.name(), &campaign.image.tag_text())
+            .is_none()
+    {
+        return blocked(Reason::NodeFull, record.full_since);
+    }
+    let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
+    if !campaign.secrets.is_empty() && key.is_none() {
+        return blocked(Reason::CredentialsUnreadable, created);
+    }
+    None
 }

@@ -164,6 +164,11 @@ async fn follow(client: Client, shared: Arc<Mutex<Shared>>) {
                 }
             }
         }
+        shared
+            .lock()
+            .unwrap()
+            .seen
+            .retain(|(node, image, tag), _| *node != name || object.entry(image, tag).is_some());
         forget(&api, &object).await;
     }
 }

@@ -3,5 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod fleet;
+mod image_list_pull_job;
 mod image_pull_job;
+mod node_image;
+mod pods;
+mod secrets;
 mod stage;

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
 use kube::api::{Api, PostParams};
-use kube::{Client, ResourceExt as _};
 use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
-use larder_controller::core;
 use larder_controller::run::Controller;
 use larder_controller::settings::Settings;
 use larder_localplane::{Config, Localplane};
@@ -62,15 +61,11 @@ impl Stage {
         settings.leader_elect = false;
         change(&mut settings);
         let mut registry = Registry::default();
-        let metrics = core::Metrics::register(&mut registry);
         let controller = Controller::new(self.client.clone(), settings, &Health::default(), &mut registry);
         self.stop = CancellationToken::new();
         let stop = self.stop.clone();
         self.controller = Some(tokio::spawn(async move {
-            controller
-                .run_around(|inputs| core::run(inputs, metrics), stop)
-                .await
-                .unwrap();
+            controller.run(stop).await.unwrap();
         }));
     }
 
@@ -172,9 +167,4 @@ pub(crate) fn condition(job: &ImagePullJob, kind: &str) -> Option<String> {
         .iter()
         .find(|condition| condition.type_ == kind && condition.status == "True")
         .map(|condition| condition.reason.clone())
-}
-
-/// The name of a job that was made up by the API server.
-pub(crate) fn name(job: &ImagePullJob) -> String {
-    job.name_any()
 }

@@ -1,0 +1,193 @@
+//! What a job asks for, checked once, and the same as the engine understands it.
+//!
+//! The engine moves nodes: how many at once, which is next, who is waited for, when it is over. What a node is asked for is
+//! its [`NodeTask`]; the engine is shown the task's answer in place of an image's. The engine's `image` is the first of the
+//! job's and serves to tell one campaign from another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ObjectReference;
+use larder_api::ImagePrePullJob;
+use larder_api::names::KUBEEDGE_GROUP;
+use larder_model::PullWhen;
+use thiserror::Error;
+
+use super::images::{ImagesError, JobImage, job_images};
+use super::nodes::{Candidate, Choice, NodeRule, NodeRuleError, Unfit};
+use super::overriders::{OverriderError, Overriders, ResolveError};
+use super::task::NodeTask;
+use super::tolerance::{Tolerance, ToleranceError};
+use crate::campaign::{Campaign, Ending, MaxFailures, PullRules, RESPONSE_TIME};
+use crate::order::Terms;
+use crate::select::{SelectBy, Selection};
+use crate::view::NodeKey;
+
+/// Seconds that each node has, when the job says 0.
+const DEFAULT_TIMEOUT_SECONDS: i32 = 300;
+
+/// What an ImagePrePullJob asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrePull {
+    /// What stands as owner in the nodes' entries.
+    pub owner: ObjectReference,
+    /// The images, in the job's order.
+    pub images: Vec<JobImage>,
+    /// Per-region rewrites.
+    pub overriders: Overriders,
+    /// Which nodes.
+    pub nodes: NodeRule,
+    /// What a node checks before it pulls.
+    pub checks: Vec<String>,
+    /// Which share of the nodes may fail.
+    pub tolerance: Tolerance,
+    /// How many nodes at once; at least one.
+    pub concurrency: usize,
+    /// Seconds that each node has, from its own dispatch; at least one.
+    pub timeout_seconds: i32,
+    /// Tries after the first.
+    pub retries: i32,
+    /// When the job ends, whatever is still running. Until then nodes that are not ready are waited for.
+    pub deadline: Option<SignedDuration>,
+    /// The job is deleted this long after its end.
+    pub ttl: Option<SignedDuration>,
+    /// Whether the images are kept from the kubelet's garbage collection while the job exists.
+    pub pin: bool,
+}
+
+/// Why a job cannot be carried out, whatever the nodes: a sentence for its status.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(transparent)]
+pub enum Refusal {
+    /// Its images.
+    Images(#[from] ImagesError),
+    /// Its nodes.
+    Nodes(#[from] NodeRuleError),
+    /// Its overriders.
+    Overriders(#[from] OverriderError),
+    /// Its tolerance.
+    Tolerance(#[from] ToleranceError),
+}
+
+/// The tasks of a job's nodes. Nodes with the same images share one.
+pub type Tasks = BTreeMap<NodeKey, Arc<NodeTask>>;
+
+impl PrePull {
+    /// Reads a job. Numbers that the API server would refuse today become what they mean at least.
+    pub fn of(job: &ImagePrePullJob) -> Result<Self, Refusal> {
+        let template = &job.spec.image_pre_pull_template;
+        let seconds = |seconds: i64| SignedDuration::from_secs(seconds.max(1));
+        Ok(Self {
+            owner: reference(job),
+            images: job_images(&template.images, template.image_secrets.as_deref())?,
+            overriders: Overriders::parse(&job.spec.image_pre_pull_overriders)?,
+            nodes: NodeRule::parse(template)?,
+            checks: template.check_items.clone(),
+            tolerance: Tolerance::parse(&template.failure_tolerate)?,
+            concurrency: usize::try_from(template.concurrency).unwrap_or(0).max(1),
+            timeout_seconds: match template.timeout_seconds {
+                ..=0 => DEFAULT_TIMEOUT_SECONDS,
+                seconds => seconds,
+            },
+            retries: template.retry_times.max(0),
+            deadline: template.active_deadline_seconds.map(seconds),
+            ttl: template
+                .ttl_seconds_after_finished
+                .map(|ttl| SignedDuration::from_secs(ttl.max(0).into())),
+            pin: template.pin.unwrap_or(false),
+        })
+    }
+
+    /// Time that each node has, from its own dispatch.
+    pub fn timeout(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.timeout_seconds.into())
+    }
+
+    /// Whether nodes that are not ready are waited for.
+    pub fn waits_for_nodes(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// What each node that can be tried is asked for. A node for which the overriders make no valid image fails by itself.
+    /// A node that is gone has no labels to go by, and no task.
+    pub fn tasks(&self, choice: &mut Choice, fleet: &BTreeMap<NodeKey, Candidate<'_>>) -> Tasks {
+        let mut groups: BTreeMap<Vec<usize>, Result<Arc<NodeTask>, ResolveError>> = BTreeMap::new();
+        let mut tasks = Tasks::new();
+        for chosen in choice.nodes.iter_mut().filter(|chosen| chosen.unfit.is_none()) {
+            let Some(node) = fleet.get(&chosen.name) else {
+                continue;
+            };
+            let matching = self.overriders.matching(node.labels);
+            let task = groups.entry(matching).or_insert_with_key(|matching| {
+                let images = self.overriders.resolve(&self.images, matching)?;
+                Ok(Arc::new(NodeTask::new(images)))
+            });
+            match task {
+                Ok(task) => {
+                    tasks.insert(chosen.name.clone(), task.clone());
+                }
+                Err(error) => chosen.unfit = Some(Unfit::Rewrite(error.to_string())),
+            }
+        }
+        tasks
+    }
+
+    /// The engine's view of the job: so many of the nodes that can be tried at once, until it is over or cannot be saved.
+    /// None without images, which [`PrePull::of`] refuses.
+    pub fn campaign(&self, choice: &Choice, tasks: &Tasks) -> Option<Campaign> {
+        let allowed = self.tolerance.allowed(choice.total());
+        let lost = self.tolerance.is_exceeded(choice.unfit(), choice.total());
+        let secrets = tasks.values().flat_map(|task| task.secrets());
+        let mut secrets: Vec<String> = secrets.map(ToString::to_string).collect();
+        secrets.sort();
+        secrets.dedup();
+        Some(Campaign {
+            owner: self.owner.clone(),
+            image: self.images.first()?.reference.clone(),
+            selection: Selection {
+                by: SelectBy::Names(choice.fit().map(|name| name.to_string()).collect()),
+                tolerations: None,
+            },
+            // What cannot be saved is not begun.
+            parallelism: if lost { 0 } else { self.concurrency },
+            ending: Ending::Always {
+                deadline: self.deadline,
+                ttl: self.ttl,
+            },
+            rules: PullRules {
+                timeout_seconds: self.timeout_seconds,
+                backoff_limit: self.retries,
+                when: PullWhen::IfNotPresent,
+                sandbox: None,
+                pin: self.pin,
+            },
+            max_failures: u32::try_from(allowed.saturating_sub(choice.unfit())).ok().map(MaxFailures::Count),
+            secrets,
+            response_time: self.deadline.unwrap_or(RESPONSE_TIME),
+        })
+    }
+
+    /// What it asks of one node's entries: as any campaign, but all images together have the node's time, from its own
+    /// dispatch.
+    pub fn terms(&self, campaign: &Campaign, node: &str, started: Timestamp) -> Terms {
+        Terms {
+            seconds_per_order: Some(self.timeout_seconds.into()),
+            ..campaign.terms(node, started)
+        }
+    }
+}
+
+/// How entries name their owner. The job has no namespace.
+fn reference(job: &ImagePrePullJob) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(format!("{KUBEEDGE_GROUP}/v1alpha2")),
+        kind: Some("ImagePrePullJob".to_owned()),
+        name: job.metadata.name.clone(),
+        uid: job.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Per-region rewrites: which overriders match a node, and what the job's images and Secrets become there.
+//!
+//! Every overrider that matches is applied, in the order of the list, each to the result of the one before. A rewrite that
+//! makes no sense on some node is that node's failure, not the job's. A digest says which content is meant, so it is never
+//! dropped: a change that would drop it is refused.
+
+use std::collections::BTreeMap;
+
+use larder_api::image_pre_pull_job::{ComponentOverride, OverriderItem};
+use larder_model::ImageRef;
+use thiserror::Error;
+
+use super::images::JobImage;
+use super::label_line::{self, LabelLineError};
+use super::secret::SecretRef;
+use crate::select::{LabelRule, UnknownOperator};
+
+mod name;
+#[cfg(test)]
+mod tests;
+
+use name::{ImageName, SecretName};
+
+/// The overriders of a job, checked once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overriders(Vec<Overrider>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Overrider {
+    nodes: LabelRule,
+    images: Vec<Change<ImagePart>>,
+    secrets: Vec<Change<SecretPart>>,
+}
+
+/// One change of one component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change<Part> {
+    part: Part,
+    operator: Operator,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ImagePart {
+    Registry,
+    Repository,
+    Tag,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SecretPart {
+    Namespace,
+    Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Operator {
+    Add(String),
+    Remove,
+    Replace(String),
+}
+
+/// One image of a job, as one node gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedImage {
+    /// The reference in the job.
+    pub written: String,
+    /// The same, understood.
+    pub original: ImageRef,
+    /// What is pulled.
+    pub image: ImageRef,
+    /// With the credentials of which Secret; none: anonymously.
+    pub secret: Option<SecretRef>,
+}
+
+/// What is wrong with an overrider, whatever the node.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("imagePrePullOverriders[{index}]: {problem}")]
+pub struct OverriderError {
+    index: usize,
+    problem: OverriderProblem,
+}
+
+/// What is wrong with one overrider.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OverriderProblem {
+    /// Nobody is meant.
+    #[error("it says for which nodes in no way; give nodeLabel, or labelSelector ({{}} means all nodes)")]
+    NoNodes,
+    /// Two ways to say who is meant.
+    #[error("nodeLabel and labelSelector cannot be given together")]
+    TwoSelectors,
+    /// The one-line selector.
+    #[error("nodeLabel: {0}")]
+    NodeLabel(LabelLineError),
+    /// The structured selector.
+    #[error("labelSelector: {0}")]
+    LabelSelector(UnknownOperator),
+    /// A component that does not exist.
+    #[error("the component {0:?} is unknown; use Registry, Repository, Tag, or of a secret Namespace, SecretName")]
+    Component(String),
+    /// An operator that does not exist.
+    #[error("the operator {0:?} is unknown; use add, remove or replace")]
+    Operator(String),
+    /// Nothing to add or to put in place.
+    #[error("the operator {0:?} needs a value")]
+    NoValue(String),
+}
+
+/// Why a node cannot be given its images.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the overriders make no valid image of {written:?} on this node: {why}")]
+pub struct ResolveError {
+    written: String,
+    why: String,
+}
+
+impl ResolvedImage {
+    /// Whether an overrider changed the name.
+    pub fn is_rewritten(&self) -> bool {
+        self.image != self.original
+    }
+
+    /// The second name that the image shall have on the node, so that pods find it: the one in the job.
+    pub fn alias(&self) -> Option<String> {
+        self.is_rewritten().then(|| self.original.canonical())
+    }
+}
+
+impl Overriders {
+    /// Reads a job's overriders.
+    pub fn parse(items: &[OverriderItem]) -> Result<Self, OverriderError> {
+        let read = |(index, item)| Overrider::parse(item).map_err(|problem| OverriderError { index, problem });
+        items.iter().enumerate().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Which of them match a node. Nodes with the same answer get the same images.
+    pub fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<usize> {
+        let matching = |(index, overrider): (usize, &Overrider)| overrider.nodes.matches(labels).then_some(index);
+        self.0.iter().enumerate().filter_map(matching).collect()
+    }
+
+    /// What a job's images become where these overriders match.
+    pub fn resolve(&self, images: &[JobImage], matching: &[usize]) -> Result<Vec<ResolvedImage>, ResolveError> {
+        let overriders: Vec<&Overrider> = matching.iter().filter_map(|index| self.0.get(*index)).collect();
+        let mut resolved: Vec<ResolvedImage> = Vec::with_capacity(images.len());
+        for image in images {
+            let refused = |why: String| ResolveError {
+                written: image.written.clone(),
+                why,
+            };
+            let one = rewritten(image, &overriders).map_err(refused)?;
+            let same = |other: &&ResolvedImage| other.image == one.image && other.original != one.original;
+            if let Some(other) = resolved.iter().find(same) {
+                let why = format!("{:?} becomes {} too; name the repository in one of them", other.written, one.image);
+                return Err(refused(why));
+            }
+            resolved.push(one);
+        }
+        Ok(resolved)
+    }
+}
+
+fn rewritten(image: &JobImage, overriders: &[&Overrider]) -> Result<ResolvedImage, String> {
+    let mut name = ImageName::of(&image.written);
+    let mut secret = SecretName::of(image.secret.as_ref());
+    for overrider in overriders {
+        for change in &overrider.images {
+            name.apply(change)?;
+        }
+        for change in &overrider.secrets {
+            secret.apply(change);
+        }
+    }
+    let untouched = overriders.iter().all(|overrider| overrider.images.is_empty());
+    Ok(ResolvedImage {
+        written: image.written.clone(),
+        original: image.reference.clone(),
+        image: if untouched { image.reference.clone() } else { name.into_reference()? },
+        secret: secret.into_reference()?,
+    })
+}
+
+impl Overrider {
+    fn parse(item: &OverriderItem) -> Result<Self, OverriderProblem> {
+        let overrider = item.overrider();
+        let line = overrider.node_label.as_deref().filter(|line| !line.is_empty());
+        let nodes = match (line, &overrider.label_selector) {
+            (Some(_), Some(_)) => return Err(OverriderProblem::TwoSelectors),
+            (None, None) => return Err(OverriderProblem::NoNodes),
+            (Some(line), None) => label_line::parse(line).map_err(OverriderProblem::NodeLabel)?,
+            (None, Some(selector)) => LabelRule::parse(selector).map_err(OverriderProblem::LabelSelector)?,
+        };
+        let changes = overrider.overriders.as_ref();
+        Ok(Self {
+            nodes,
+            images: read(changes.map_or(&[], |changes| &changes.image_overriders), image_part)?,
+            secrets: read(changes.map_or(&[], |changes| &changes.secret_overriders), secret_part)?,
+        })
+    }
+}
+
+fn read<Part>(
+    changes: &[ComponentOverride],
+    part: fn(&str) -> Option<Part>,
+) -> Result<Vec<Change<Part>>, OverriderProblem> {
+    let one = |change: &ComponentOverride| {
+        let part = part(&change.component).ok_or_else(|| OverriderProblem::Component(change.component.clone()))?;
+        let value = change.value.clone().filter(|value| !value.is_empty());
+        let value = || value.ok_or_else(|| OverriderProblem::NoValue(change.operator.clone()));
+        let operator = match change.operator.as_str() {
+            "add" => Operator::Add(value()?),
+            "replace" => Operator::Replace(value()?),
+            "remove" => Operator::Remove,
+            other => return Err(OverriderProblem::Operator(other.to_owned())),
+        };
+        Ok(Change { part, operator })
+    };
+    changes.iter().map(one).collect()
+}
+
+fn image_part(component: &str) -> Option<ImagePart> {
+    match component {
+        "Registry" => Some(ImagePart::Registry),
+        "Repository" => Some(ImagePart::Repository),
+        "Tag" => Some(ImagePart::Tag),
+        _ => None,
+    }
+}
+
+/// The proposal's sample writes the first spelling of each, its text the second.
+fn secret_part(component: &str) -> Option<SecretPart> {
+    match component {
+        "Namespace" | "namespace" => Some(SecretPart::Namespace),
+        "SecretName" | "secretName" => Some(SecretPart::Name),
+        _ => None,
+    }
+}

@@ -1,0 +1,79 @@
+//! `namespace/name` of a Secret, as an ImagePrePullJob writes it.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// A Secret. The job has no namespace of its own, so every name carries one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretRef {
+    /// Where it is.
+    pub namespace: String,
+    /// What it is called.
+    pub name: String,
+}
+
+/// A text that names no Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{given:?} does not name a Secret; write namespace/name, in lower case")]
+pub struct SecretRefError {
+    given: String,
+}
+
+impl SecretRef {
+    /// Reads `namespace/name`.
+    pub fn parse(text: &str) -> Result<Self, SecretRefError> {
+        let (namespace, name) = text.split_once('/').unwrap_or((text, ""));
+        Self::of(namespace, name)
+    }
+
+    /// Puts the two parts together.
+    pub fn of(namespace: &str, name: &str) -> Result<Self, SecretRefError> {
+        if is_label(namespace) && name.split('.').all(is_label) {
+            return Ok(Self {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            });
+        }
+        let given = format!("{namespace}/{name}").chars().take(100).collect();
+        Err(SecretRefError { given })
+    }
+}
+
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One part of a DNS name, as Kubernetes demands of a name.
+fn is_label(label: &str) -> bool {
+    let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::guide("default/my-secret")]
+    #[case::dots("team-a/registry.example.com")]
+    fn reads(#[case] text: &str) {
+        assert_eq!(SecretRef::parse(text).unwrap().to_string(), text);
+    }
+
+    #[rstest]
+    #[case::no_namespace("my-secret")]
+    #[case::nothing("")]
+    #[case::empty_namespace("/my-secret")]
+    #[case::empty_name("default/")]
+    #[case::three_parts("a/b/c")]
+    #[case::capitals("Default/secret")]
+    #[case::dotted_namespace("a.b/secret")]
+    fn refuses(#[case] text: &str) {
+        let error = SecretRef::parse(text).unwrap_err();
+        assert!(error.to_string().contains("write namespace/name"), "{error}");
+    }
+}
