@@ -46,6 +46,11 @@ build: ## Build the release binaries into target/release
 demo: setup ## Show what works today: the kinds on a real kube-apiserver (controller and agent are still to come)
 	cargo run --quiet --locked --package larder-testkit --example demo
 
+.PHONY: bench-agent
+bench-agent: setup ## Measure the agent: memory, latencies, overhead over a bare CRI call
+	cargo build --release --locked --package larder-agent-bin
+	cargo run --release --quiet --locked --package larder-agent-bin --example bench-agent
+
 .PHONY: clean-servers
 clean-servers: ## Remove the servers and tools that setup put into the cache folder
 	tests/servers/setup clean

@@ -4,10 +4,10 @@
 //!
 //! | task | takes in | gives out |
 //! |---|---|---|
-//! | [`desired`] | the watch on its own NodeImage; the ledger while the API is away | `watch` of orders → `conduct`; `watch` of what the API shows → `report` |
-//! | [`inventory`] | the runtime's images, names, filesystem and events | `watch` of pictures → `conduct` |
-//! | [`conduct`] | orders, pictures, ends of pulls, the passage of time | steps, carried out as tasks ([`pull`], [`dry_run`], [`pin`]); `watch` of what to show → `report`; the ledger |
-//! | [`report`] | what to show, what the API shows | status patches: the only writes to the API |
+//! | `desired` | the watch on its own NodeImage; the ledger while the API is away | `watch` of orders → `conduct`; `watch` of what the API shows → `report` |
+//! | `inventory` | the runtime's images, names, filesystem and events | `watch` of pictures → `conduct` |
+//! | `conduct` | orders, pictures, ends of pulls, the passage of time | steps, carried out as tasks (`pull`, `dry_run`, `pin`); `watch` of what to show → `report`; the ledger |
+//! | `report` | what to show, what the API shows | status patches: the only writes to the API |
 //!
 //! All decisions are made by [`larder_planner::node`], in `conduct`. [`once`] runs the same machinery without any API.
 //!

@@ -2,11 +2,11 @@
 
 use larder_model::{Phase, Reason};
 use larder_testkit::image::Recipe;
-use larder_testkit::{Auth, Containerd, ContainerdOptions, ContainerdVersion, Link, Registry, Throttle};
+use larder_testkit::{Auth, Containerd, ContainerdOptions, ContainerdVersion, Link, Registry, Throttle, wait_until};
 use rstest::rstest;
 
 use super::containerd::MIB;
-use super::scene::{Change, Node};
+use super::scene::{Change, Node, SOON};
 
 #[rstest]
 #[case::containerd_1_6(ContainerdVersion::V1_6)]
@@ -96,7 +96,8 @@ async fn a_runtime_killed_in_mid_pull_is_waited_for(#[case] version: ContainerdV
         })
         .await;
     assert_eq!(status.phase(), Phase::Waiting, "it is not the image's fault");
-    assert!(agent.health.not_ready().unwrap().contains("runtime: "));
+    let told = async || agent.health.not_ready().is_some_and(|why| why.contains("runtime: "));
+    wait_until(SOON, "readiness to end", told).await.unwrap();
     line.set(Link::Open);
     containerd.restart().await.unwrap();
     let status = node.until_done(&wanted).await;

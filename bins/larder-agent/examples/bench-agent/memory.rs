@@ -1,0 +1,56 @@
+//! Resident memory of the agent, idle and while three pulls run.
+
+use std::time::Duration;
+
+use larder_testkit::image::Recipe;
+use larder_testkit::{Access, Containerd, Link, Registry, Throttle};
+use tokio::time::{Instant, sleep};
+
+use crate::node::node;
+
+const MIB: usize = 1 << 20;
+
+/// Long enough for start-up to be over and for pulls to be in full swing.
+const WATCHED: Duration = Duration::from_secs(5);
+
+pub(crate) async fn measure(access: &Access, registry: &Registry, containerd: &Containerd) {
+    let line = Throttle::start(registry.address()).await.unwrap();
+    let mut references = Vec::new();
+    for number in 0..3 {
+        let name = format!("memory-{number}");
+        registry
+            .push(&Recipe::random(900 + number, 4, 8 * MIB).build(), &name, "1")
+            .await
+            .unwrap();
+        references.push(format!("{}/{name}:1", line.host()));
+    }
+    line.set(Link::bytes_per_second(1_000_000));
+    let node = node(access).await;
+    let agent = node.agent(access, &containerd.socket()).await;
+    let pid = agent.pid().unwrap();
+    println!("| resident memory, idle | {} MB | | |", highest(pid).await);
+    node.order(&references).await;
+    println!(
+        "| resident memory, three pulls running | {} MB | | |",
+        highest(pid).await
+    );
+    node.order(&[]).await;
+}
+
+/// The most that the process has while it is watched, in megabytes.
+async fn highest(pid: u32) -> String {
+    let end = Instant::now() + WATCHED;
+    let mut most = 0;
+    while Instant::now() < end {
+        most = most.max(resident(pid));
+        sleep(Duration::from_millis(100)).await;
+    }
+    let tenths = most * 1024 * 10 / 1_000_000;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
