@@ -51,7 +51,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("larder-controller-bin", &["larder-controller", "larder-telemetry"]),
     (
         "larder-cli",
-        &["larder-model", "larder-api", "larder-localplane", "larder-embedded"],
+        &[
+            "larder-model",
+            "larder-api",
+            "larder-localplane",
+            "larder-sample-images",
+            "larder-embedded",
+        ],
     ),
     (
         "larder-embedded",

@@ -3,8 +3,10 @@
 
 mod codegen;
 mod layers;
+mod proto;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -17,7 +19,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the generated files: deploy/crds, deploy/rbac
+    /// Write the generated files: deploy/crds, deploy/rbac, the gRPC code of crates/runtime-proto
     Codegen {
         /// Change nothing; fail if a file is stale
         #[arg(long)]
@@ -27,12 +29,29 @@ enum Command {
     Layers,
 }
 
-fn main() -> anyhow::Result<()> {
-    let root = root();
-    match Arguments::parse().command {
-        Command::Codegen { check } => codegen::run(&root, check),
-        Command::Layers => layers::run(&root),
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command, &root()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
+    match command {
+        Command::Codegen { check } => {
+            proto::generate(root, *check)?;
+            codegen::run(root, *check)
+        }
+        Command::Layers => layers::run(root),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a program for developers, which says what is wrong")]
+fn complain(error: &anyhow::Error) {
+    eprintln!("xtask: {error:#}");
 }
 
 /// The workspace: this crate lies directly below it.

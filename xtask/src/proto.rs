@@ -25,7 +25,7 @@ const PROTO_FILES: [&str; 6] = [
 const HOLDS_SECRETS: [&str; 1] = [".runtime.v1.AuthConfig"];
 
 /// Writes `crates/runtime-proto/src/generated`, or with `check` compares it.
-pub fn generate(root: &Path, check: bool) -> Result<()> {
+pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
     let crate_dir = root.join("crates/runtime-proto");
     let checked_in = crate_dir.join("src/generated");
     let fresh = root.join("target/xtask-proto");
