@@ -14,6 +14,7 @@
 mod agenda;
 mod credentials;
 mod desk;
+mod explain;
 mod jobs;
 mod lists;
 mod nodes;

@@ -9,6 +9,7 @@ pub mod connect;
 pub mod core;
 pub mod crd_check;
 pub mod error_chain;
+pub mod explain;
 mod facts;
 pub mod feature_gates;
 mod health;

@@ -60,6 +60,8 @@ pub fn claim(spec: &mut NodeImageSpec, old: &NodeImage, image: &ImageRef, owner:
         entry.version += 1;
     }
     entry.claim(owner.clone());
+    // Somebody asked what a pull would do; now it is to be done.
+    entry.dry_run = false;
     entry.created_at = Some(Time(whole_seconds(now)));
 }
 
@@ -195,6 +197,21 @@ mod tests {
         };
         object.status = Some(status);
         object
+    }
+
+    #[test]
+    fn a_claim_turns_a_question_into_an_order() {
+        let mut asked = claimed(&NodeImage::default(), "nginx:1", "a", 0);
+        let entry = &mut asked.spec.images.get_mut("nginx").unwrap().tags[0];
+        (entry.dry_run, entry.owner_references, entry.claims) = (true, vec![], vec![]);
+        let before = entry.version;
+        let after = claimed(&asked, "nginx:1", "b", 1);
+        let entry = after.entry("nginx", "1").unwrap();
+        assert!(!entry.dry_run);
+        assert!(
+            before < entry.version,
+            "the answer to the question is no answer to the job"
+        );
     }
 
     fn claimed(object: &NodeImage, reference: &str, uid: &str, now: i64) -> NodeImage {

@@ -1,0 +1,124 @@
+//! What the controller thinks of one job, for somebody who asks from outside: the same index and the same planner, fed once
+//! with listed objects. Reads nothing itself, decides nothing and writes nothing.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
+pub use larder_planner::explain::Explanation;
+use larder_planner::progress::Hold;
+use thiserror::Error;
+
+use crate::facts::{NodeFacts, PodFacts};
+use crate::index::{Index, Kind, Limits, Seen};
+use crate::kinds::image_list_pull_job;
+
+/// The objects that a job's nodes are judged by.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// All Nodes.
+    pub nodes: Vec<Node>,
+    /// All NodeImages.
+    pub node_images: Vec<NodeImage>,
+    /// The Pods of the job's namespace, where it has a podSelector.
+    pub pods: Vec<Pod>,
+    /// Pull secrets of the job that do not exist, as `namespace/name`.
+    pub missing_secrets: Vec<String>,
+}
+
+/// The job is not served, and why.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("the job is not served: {0}")]
+pub struct NotServed(String);
+
+/// What is to be said about each node that has a NodeImage; also about those that the job does not select.
+pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec<(String, Explanation)>, NotServed> {
+    let hold = (!objects.missing_secrets.is_empty()).then(|| Hold::Secrets {
+        missing: objects.missing_secrets.clone(),
+        unreadable: Vec::new(),
+    });
+    let status = job.status.as_ref();
+    let mut found = look(job, objects, now)?.explain_job(hold, now).map_err(NotServed)?;
+    let Some(status) = status else {
+        for (_, explanation) in found.iter_mut().filter(|(_, said)| said.state == "Waiting") {
+            "No controller has looked at the job yet; see that larder-controller runs."
+                .clone_into(&mut explanation.sentence);
+        }
+        return Ok(found);
+    };
+    if status.completion_time.is_some() {
+        let failed: BTreeSet<&str> = status.failed_nodes.iter().map(String::as_str).collect();
+        for (node, explanation) in &mut found {
+            after_the_end(explanation, failed.contains(node.as_str()));
+        }
+    }
+    Ok(found)
+}
+
+/// The nodes that a job selects, whether it exists yet or not.
+pub fn selected(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec<String>, NotServed> {
+    let found = look(job, objects, now)?.explain_job(None, now).map_err(NotServed)?;
+    let selected = found.into_iter().filter(|(_, said)| said.state != "NotSelected");
+    Ok(selected.map(|(node, _)| node).collect())
+}
+
+/// What a list job would make of itself: one job for each image.
+pub fn children(list: &ImageListPullJob) -> Result<Vec<ImagePullJob>, NotServed> {
+    let specs = image_list_pull_job::children(list).map_err(NotServed)?;
+    let child = |spec| image_list_pull_job::child(list, spec);
+    Ok(specs.into_values().map(child).collect())
+}
+
+/// An index that has seen this job and these objects.
+fn look(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Index, NotServed> {
+    if job.metadata.deletion_timestamp.is_some() {
+        return Err(NotServed("it is being deleted".to_owned()));
+    }
+    let mut index = Index::new(Limits {
+        max_active_pulls: None,
+        pause: false,
+        serve_jobs: true,
+    });
+    let mut see = |kind: &Kind, seen: Vec<Seen>| {
+        let all = [Seen::Begin].into_iter().chain(seen).chain([Seen::Complete]);
+        all.for_each(|seen| index.observe(kind, seen, now));
+    };
+    let nodes = objects.nodes.into_iter().map(|node| Seen::Node(NodeFacts::of(node)));
+    see(&Kind::Node, nodes.collect());
+    let node_images = objects.node_images.into_iter();
+    see(
+        &Kind::NodeImage,
+        node_images.map(|object| Seen::NodeImage(Box::new(object))).collect(),
+    );
+    let mut job = job.clone();
+    // Of a job that ended nothing is kept but its status; what the nodes say is seen as if it ran.
+    if let Some(status) = &mut job.status {
+        status.completion_time = None;
+    }
+    let namespace = job.metadata.namespace.clone().unwrap_or_default();
+    see(&Kind::Job, vec![Seen::Job(Box::new(job))]);
+    let pods = objects.pods.into_iter().map(|pod| Seen::Pod(PodFacts::of(pod)));
+    see(&Kind::Pods(namespace), pods.collect());
+    Ok(index)
+}
+
+/// A job that ended waits for nothing, and its entries on the nodes may be gone.
+fn after_the_end(explanation: &mut Explanation, failed: bool) {
+    match explanation.state {
+        "Succeeded" | "Failed" | "NotSelected" => {}
+        _ if failed => {
+            explanation.state = "Failed";
+            "Failed before the job ended; what the node said of it has been cleaned up."
+                .clone_into(&mut explanation.sentence);
+        }
+        _ => {
+            explanation.state = "Succeeded";
+            explanation.reason = None;
+            "The job has ended, and this node is none of those that failed.".clone_into(&mut explanation.sentence);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+use super::*;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:01:00Z".parse().unwrap()
+}
+
+fn job(spec: Value, status: Value) -> ImagePullJob {
+    let object = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+        "metadata": {"name": "web", "namespace": "default", "uid": "u"}, "spec": spec, "status": status,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn running() -> Value {
+    json!({"startTime": "2026-01-01T00:00:00Z", "desired": 2})
+}
+
+fn node(name: &str, ready: bool) -> Node {
+    let status = if ready { "True" } else { "False" };
+    serde_json::from_value(json!({
+        "metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": status}]},
+    }))
+    .unwrap()
+}
+
+/// A NodeImage; with a result, the job has a claim on it.
+fn node_image(name: &str, result: Option<Value>) -> NodeImage {
+    let entry = json!({
+        "tag": "1", "version": 1, "pullPolicy": {"ttlSecondsAfterFinished": 1}, "createdAt": "2026-01-01T00:00:30Z",
+        "ownerReferences": [{"uid": "u"}], "claims": [{"uid": "u", "version": 1}],
+    });
+    let (images, results) = match result {
+        Some(result) => (
+            json!({"nginx": {"tags": [entry]}}),
+            json!({"nginx": {"tags": [result]}}),
+        ),
+        None => (json!({}), json!({})),
+    };
+    serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
+        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"zone": name}},
+        "spec": {"images": images}, "status": {"imageStatuses": results, "agent": {"version": "1"}},
+    }))
+    .unwrap()
+}
+
+fn objects(result: Option<Value>) -> Objects {
+    Objects {
+        nodes: vec![node("a", true), node("b", false)],
+        node_images: vec![node_image("a", result), node_image("b", None)],
+        ..Objects::default()
+    }
+}
+
+fn said(job: &ImagePullJob, objects: Objects) -> Vec<(String, &'static str, String)> {
+    let found = nodes(job, objects, now()).unwrap();
+    let parts = |(node, said): (String, Explanation)| (node, said.state, said.sentence);
+    found.into_iter().map(parts).collect()
+}
+
+#[rstest]
+#[case::pulls(json!({"tag": "1", "version": 1, "phase": "Pulling", "bytesDone": 1024, "bytesTotal": 4096}), "Pulling", "Pulls: 1.0 KiB of 4.0 KiB after 30 s.")]
+#[case::failed(json!({"tag": "1", "version": 1, "phase": "Failed", "reason": "NotFound"}), "Failed", "")]
+#[case::succeeded(json!({"tag": "1", "version": 1, "phase": "Succeeded"}), "Succeeded", "The image is there.")]
+fn the_planner_speaks(#[case] result: Value, #[case] state: &str, #[case] sentence: &str) {
+    let found = said(&job(json!({"image": "nginx:1"}), running()), objects(Some(result)));
+    assert_eq!((found[0].0.as_str(), found[0].1), ("a", state));
+    assert!(found[0].2.starts_with(sentence), "{found:?}");
+    assert_eq!((found[1].0.as_str(), found[1].1), ("b", "Blocked"));
+}
+
+#[test]
+fn a_missing_secret_is_what_a_node_waits_for() {
+    let spec = json!({"image": "nginx:1", "pullSecrets": ["login"], "selector": {"names": ["a"]}});
+    let mut objects = objects(None);
+    objects.missing_secrets = vec!["default/login".into()];
+    objects.node_images[0]
+        .status
+        .as_mut()
+        .unwrap()
+        .agent
+        .as_mut()
+        .unwrap()
+        .public_key = Some("key".into());
+    let found = said(&job(spec, running()), objects);
+    assert_eq!(found[0].1, "Waiting");
+    assert!(
+        found[0].2.contains("the pull secret default/login does not exist"),
+        "{found:?}"
+    );
+    assert_eq!(found[1].1, "NotSelected");
+}
+
+#[test]
+fn a_job_that_nobody_looked_at_says_so() {
+    let found = said(&job(json!({"image": "nginx:1"}), Value::Null), objects(None));
+    assert!(found[0].2.starts_with("No controller has looked"), "{found:?}");
+}
+
+#[test]
+fn a_job_that_ended_waits_for_nothing() {
+    let ended =
+        json!({"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:50Z", "failedNodes": ["b"]});
+    let found = said(&job(json!({"image": "nginx:1"}), ended), objects(None));
+    assert_eq!((found[0].1, found[1].1), ("Succeeded", "Failed"));
+}
+
+#[rstest]
+#[case::all(json!({"image": "nginx:1"}), &["a", "b"])]
+#[case::by_name(json!({"image": "nginx:1", "selector": {"names": ["b"]}}), &["b"])]
+#[case::by_label(json!({"image": "nginx:1", "selector": {"matchLabels": {"zone": "a"}}}), &["a"])]
+#[case::by_pods(json!({"image": "nginx:1", "podSelector": {"matchLabels": {"app": "x"}}}), &["b"])]
+fn selects_as_the_controller_does(#[case] spec: Value, #[case] want: &[&str]) {
+    let pod = json!({"metadata": {"name": "p", "labels": {"app": "x"}}, "spec": {"nodeName": "b", "containers": []}});
+    let objects = Objects {
+        pods: vec![serde_json::from_value(pod).unwrap()],
+        ..objects(None)
+    };
+    assert_eq!(selected(&job(spec, Value::Null), objects, now()).unwrap(), want);
+}
+
+#[test]
+fn a_job_that_cannot_be_carried_out_is_not_served() {
+    let refused = selected(
+        &job(json!({"image": "Not An Image"}), Value::Null),
+        objects(None),
+        now(),
+    )
+    .unwrap_err();
+    assert!(refused.to_string().starts_with("the job is not served: "), "{refused}");
+}
+
+#[test]
+fn a_list_is_one_job_for_each_image() {
+    let list = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImageListPullJob", "metadata": {"name": "l"},
+        "spec": {"images": ["nginx:1", "docker.io/library/nginx:1", "app:2"]},
+    });
+    let children = children(&serde_json::from_value(list).unwrap()).unwrap();
+    let images: Vec<&str> = children.iter().map(|child| child.spec.image.as_str()).collect();
+    assert_eq!(images, ["app:2", "nginx:1"]);
+}
