@@ -149,13 +149,28 @@ async fn waits_for_a_condition(
         );
         written.accepted();
         assert!(printed.contains("condition met"), "{printed}");
-
-        let failed = ["wait", "--for=condition=Failed", "--timeout=1s", &resource];
-        let output = server.kubectl(which, &failed).await;
-        assert_eq!(output.status.code(), Some(1));
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.contains("timed out waiting for the condition"), "{text}");
     }
+}
+
+#[rstest]
+#[tokio::test]
+async fn waits_in_vain_for_another_condition(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+    #[values(Kubectl::Debian, Kubectl::Current)] which: Kubectl,
+) {
+    let server = target.server().await;
+    let name = create(&server, Kind::ImagePullJob, &json!({"image": "nginx"})).await;
+    let done = json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
+    let resource = Kind::ImagePullJob.stored();
+    server.patch_status(resource, &name, &done).await.accepted();
+
+    let job = format!("imagepulljob/{name}");
+    let output = server
+        .kubectl(which, &["wait", "--for=condition=Failed", "--timeout=1s", &job])
+        .await;
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("timed out waiting for the condition"), "{text}");
 }
 
 #[rstest]

@@ -17,7 +17,7 @@ use crate::kind::Resource;
 /// Far beyond what any request here takes, also while the machine compiles.
 const ANSWER: Duration = Duration::from_secs(30);
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 
@@ -104,24 +104,47 @@ impl Server {
         self.send(Method::POST, path, JSON, Some(object)).await
     }
 
-    fn path(&self, resource: Resource, name: &str) -> String {
+    /// A client, for what it does beyond single requests.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The path of one object.
+    pub(crate) fn path(&self, resource: Resource, name: &str) -> String {
         format!("{}/{name}", resource.path(&self.namespace))
     }
 
-    async fn send(&self, method: Method, path: &str, content_type: &str, body: Option<&Value>) -> Answer {
+    pub(crate) async fn delete(&self, path: &str, options: Option<&Value>) -> Answer {
+        self.send(Method::DELETE, path, JSON, options).await
+    }
+
+    /// What stands at a path.
+    pub(crate) async fn read(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, JSON, None).await
+    }
+
+    pub(crate) async fn send(&self, method: Method, path: &str, content_type: &str, body: Option<&Value>) -> Answer {
         let bytes = body.map(Value::to_string).unwrap_or_default().into_bytes();
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(http::header::CONTENT_TYPE, content_type)
-            .body(Body::from(bytes))
+            .body(bytes)
             .unwrap();
+        self.answer(request).await
+    }
+
+    /// Any request at all.
+    pub(crate) async fn answer(&self, request: Request<Vec<u8>>) -> Answer {
+        let path = request.uri().to_string();
+        let request = request.map(Body::from);
         let exchange = async {
             let response = self.client.send(request).await.unwrap();
             let code = response.status().as_u16();
             let bytes = response.into_body().collect().await.unwrap().to_bytes();
+            // Where nothing is served there is no Status, just a line of text.
             let body = serde_json::from_slice(&bytes)
-                .unwrap_or_else(|error| panic!("{path} answered {code} with something that is not JSON: {error}"));
+                .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
             Answer { code, body }
         };
         tokio::time::timeout(ANSWER, exchange)
