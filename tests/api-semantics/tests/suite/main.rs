@@ -16,6 +16,7 @@ mod server;
 mod target;
 mod yaml;
 
+mod builtin;
 mod columns;
 mod contract;
 mod creating;
