@@ -1,4 +1,5 @@
-//! With which credentials an entry is pulled: those sealed for it, then those of the node's credential-provider plugins.
+//! With which credentials an entry is pulled: those sealed for it, then the node's own, then those of its
+//! credential-provider plugins.
 //!
 //! Where credentials were asked for and cannot be had, the pull waits or fails: it never goes on without them.
 
@@ -7,8 +8,8 @@ use larder_api::contract::{self, OrderId};
 use larder_api::node_image::{ImageTagSpec, SealedCredential};
 use larder_model::{ImageRef, NodeName, Reason};
 use larder_planner::node::Entry;
-use larder_registry::Credential;
 use larder_registry::provider::Providers;
+use larder_registry::{Credential, Keyring};
 use larder_seal::{Binding, KeyPair, Login, Sealed, open};
 
 use crate::pull::Failure;
@@ -22,17 +23,38 @@ pub(crate) struct Logins {
     pub(crate) plugin_failure: Option<String>,
 }
 
-/// The node's key and its plugins.
+impl Logins {
+    fn add(&mut self, credentials: Vec<Credential>) {
+        for credential in credentials {
+            if !self.credentials.contains(&credential) {
+                self.credentials.push(credential);
+            }
+        }
+    }
+}
+
+/// The node's key, its own credentials and its plugins.
 #[derive(Default)]
 pub struct Credentials {
     key: Option<KeyPair>,
+    keyring: Keyring,
     providers: Option<Providers>,
 }
 
 impl Credentials {
     /// With this key (none: nothing can be sealed for this node) and these plugins.
     pub fn new(key: Option<KeyPair>, providers: Option<Providers>) -> Self {
-        Self { key, providers }
+        Self {
+            key,
+            keyring: Keyring::default(),
+            providers,
+        }
+    }
+
+    /// With these credentials of the node itself, as a docker configuration file holds them.
+    #[must_use]
+    pub fn with_keyring(self, keyring: Keyring) -> Self {
+        Self { keyring, ..self }
     }
 
     /// What the NodeImage shall show, so that others can seal for this node.
@@ -50,20 +72,21 @@ impl Credentials {
         image: &ImageRef,
     ) -> Result<Logins, Failure> {
         if entry.secrets_named && entry.credentials.is_empty() {
-            let words = "the entry names pull secrets, and nothing has been sealed for this node yet";
+            let words = format!(
+                "the entry names pull secrets, and nothing from them has been sealed for this node; they must exist and \
+                 hold credentials for {}",
+                image.registry()
+            );
             return Err(Failure::new(Reason::SecretMissing, words));
         }
         let mut found = Logins::default();
         if let Some(wanted) = tag_of(spec, entry) {
             found.credentials = self.sealed(node, order, spec, wanted, image)?;
         }
+        found.add(self.keyring.lookup(image));
         if let Some(providers) = &self.providers {
             let more = providers.lookup(image).await;
-            for credential in more.credentials {
-                if !found.credentials.contains(&credential) {
-                    found.credentials.push(credential);
-                }
-            }
+            found.add(more.credentials);
             found.plugin_failure = more.failures.first().map(|failure| {
                 let cause = std::error::Error::source(failure).map(ToString::to_string);
                 format!("{failure}: {}", cause.unwrap_or_default())

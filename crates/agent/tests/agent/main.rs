@@ -9,5 +9,6 @@ mod containerd;
 mod credentials;
 mod metaserver;
 mod offline;
+mod once;
 mod scene;
 mod trouble;

@@ -103,7 +103,8 @@ impl Entry {
                 .filter(|alias| !alias.is_empty())
                 .map(|alias| ImageRef::parse(alias).map_err(|error| error.to_string())),
             credentials: tag.credentials.clone(),
-            secrets_named: !image.pull_secrets.is_empty(),
+            // A job's entry has claims, and its secrets are the job's: those beside it belong to hand-written entries.
+            secrets_named: !image.pull_secrets.is_empty() && tag.claims.is_empty(),
             progress: Duration::from_secs(
                 tag.progress_seconds
                     .and_then(|seconds| u64::try_from(seconds).ok())
@@ -129,7 +130,7 @@ pub fn entries(spec: &NodeImageSpec) -> BTreeMap<Key, Entry> {
 
 #[cfg(test)]
 mod tests {
-    use larder_api::node_image::ImageTagPullPolicy;
+    use larder_api::node_image::{Claim, ImageTagPullPolicy, PullSecretReference};
     use rstest::rstest;
 
     use super::*;
@@ -175,6 +176,23 @@ mod tests {
             ..ImageTagSpec::default()
         };
         assert_eq!(read("nginx", tag).tries, want);
+    }
+
+    #[rstest]
+    #[case::by_hand(0, 1, true)]
+    #[case::no_secret(0, 0, false)]
+    #[case::a_job_beside_an_entry_by_hand(1, 1, false)]
+    fn secrets_are_for_hand_written_entries(#[case] claims: usize, #[case] secrets: usize, #[case] named: bool) {
+        let tag = ImageTagSpec {
+            tag: "1".into(),
+            claims: vec![Claim::default(); claims],
+            ..ImageTagSpec::default()
+        };
+        let image = ImageSpec {
+            pull_secrets: vec![PullSecretReference::default(); secrets],
+            ..ImageSpec::default()
+        };
+        assert_eq!(Entry::read("nginx", &image, &tag).secrets_named, named);
     }
 
     #[test]
