@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use kube::Client;
-use larder_testkit::{ControlPlane, Kubectl, Lifetime, Options, Port, Process, Program, Scratch, kubectl};
+use larder_testkit::{ControlPlane, Kubectl, Lifetime, Options, Port, Process, Program, Scratch, kubectl, wait_until};
 use serde_json::{Value, json};
 
 use crate::SOON;
-use crate::node::TestNode;
+use crate::node::{TestNode, create};
 use crate::programs::program;
 
 /// A control plane, a controller and nodes.
@@ -38,7 +38,7 @@ impl Cluster {
         assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
 
         let port = Port::reserve().unwrap();
-        let controller = start_controller(&plane, &scratch, &port).await;
+        let controller = start_controller(&plane, &scratch, "controller", &port).await;
         let mut cluster = Self {
             nodes: Vec::new(),
             controller,
@@ -49,11 +49,36 @@ impl Cluster {
         for number in 0..nodes {
             let labels = json!({ "e2e/number": number.to_string() });
             let name = format!("node-{number}");
-            let node = TestNode::start(cluster.plane.access(), &cluster.scratch, &name, &labels).await;
-            cluster.nodes.push(node);
+            create(cluster.plane.access(), &name, &labels).await;
+            cluster.join(&name).await;
         }
         cluster.wait_until_ready().await;
         cluster
+    }
+
+    /// One more Node, on which nothing runs yet.
+    pub async fn create_node(&self, name: &str) {
+        create(self.plane.access(), name, &json!({})).await;
+    }
+
+    /// Runtime and agent of a Node that is there, ready.
+    pub async fn add_node(&mut self, name: &str) {
+        self.join(name).await;
+        self.wait_until_ready().await;
+    }
+
+    async fn join(&mut self, name: &str) {
+        let node = TestNode::start(self.plane.access(), &self.scratch, name).await;
+        self.nodes.push(node);
+    }
+
+    /// A second replica of the controller, ready.
+    pub async fn second_controller(&self) -> Process {
+        let port = Port::reserve().unwrap();
+        let mut second = start_controller(&self.plane, &self.scratch, "second", &port).await;
+        let url = format!("http://{}/readyz", port.address());
+        second.wait_ready(SOON, async || answers(&url).await).await.unwrap();
+        second
     }
 
     /// Waits until the controller and all agents are ready.
@@ -65,6 +90,18 @@ impl Cluster {
             .unwrap();
         for node in &mut self.nodes {
             node.wait_until_ready().await;
+        }
+        for node in &self.nodes {
+            wait_until(
+                SOON,
+                format!("the agent of {} to introduce itself", node.name),
+                async || {
+                    let status = self.find_node_image(&node.name).await.and_then(|found| found.status);
+                    status.is_some_and(|status| status.agent.is_some())
+                },
+            )
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.logs()));
         }
     }
 
@@ -106,13 +143,13 @@ impl Cluster {
     }
 }
 
-async fn start_controller(plane: &ControlPlane, scratch: &Scratch, port: &Port) -> Process {
+async fn start_controller(plane: &ControlPlane, scratch: &Scratch, name: &str, port: &Port) -> Process {
     let access = plane.access();
     let token = access
         .service_account_token("larder-system", "larder-controller", None)
         .await
         .unwrap();
-    let kubeconfig = access.write_kubeconfig(scratch.path(), "controller", &token).unwrap();
+    let kubeconfig = access.write_kubeconfig(scratch.path(), name, &token).unwrap();
     Process::start(Program {
         name: "larder-controller",
         path: program("larder-controller").await,
@@ -122,7 +159,7 @@ async fn start_controller(plane: &ControlPlane, scratch: &Scratch, port: &Port) 
             "--log=info,larder_controller=debug".to_owned(),
         ],
         env: vec![],
-        log: scratch.path().join("controller.log"),
+        log: scratch.path().join(format!("{name}.log")),
         lifetime: Lifetime::Handle,
     })
     .unwrap()

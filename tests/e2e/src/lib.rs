@@ -9,10 +9,12 @@
 mod cluster;
 mod node;
 mod programs;
+mod sampling;
 mod writing;
 
 pub use cluster::Cluster;
 pub use node::TestNode;
+pub use sampling::Orders;
 
 use std::time::Duration;
 

@@ -20,8 +20,8 @@ pub struct TestNode {
 }
 
 impl TestNode {
-    pub(crate) async fn start(access: &Access, scratch: &Scratch, name: &str, labels: &Value) -> Self {
-        create(access, name, labels).await;
+    /// The Node object must be there.
+    pub(crate) async fn start(access: &Access, scratch: &Scratch, name: &str) -> Self {
         let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
         let token = access
             .service_account_token("larder-system", "larder-agent", Some(name))
@@ -75,7 +75,8 @@ impl TestNode {
     }
 }
 
-async fn create(access: &Access, name: &str, labels: &Value) {
+/// Creates a Node that is Ready.
+pub(crate) async fn create(access: &Access, name: &str, labels: &Value) {
     let nodes = Api::<Node>::all(access.client().unwrap());
     let mut all = json!({ "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" });
     all.as_object_mut()

@@ -44,6 +44,10 @@ impl Cluster {
 
     /// The NodeImage of a node.
     pub async fn node_image(&self, node: &str) -> NodeImage {
-        Api::<NodeImage>::all(self.client()).get(node).await.unwrap()
+        self.find_node_image(node).await.unwrap()
+    }
+
+    pub(crate) async fn find_node_image(&self, node: &str) -> Option<NodeImage> {
+        Api::<NodeImage>::all(self.client()).get_opt(node).await.unwrap()
     }
 }
