@@ -21,6 +21,7 @@ mod columns;
 mod contract;
 mod creating;
 mod deleting;
+mod differential;
 mod examples;
 mod full;
 mod image_list_pull_job;
