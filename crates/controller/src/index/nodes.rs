@@ -133,6 +133,14 @@ impl NodeRecord {
         fits && self.bytes + ENTRY_BYTES <= NODE_IMAGE_BYTES_MAX
     }
 
+    /// Forgets what was asked for and what is under way.
+    pub(super) fn forget_orders(&mut self) {
+        self.orders.clear();
+        self.jobs.clear();
+        self.write = Write::None;
+        self.ahead_of_watch = false;
+    }
+
     fn measure(&mut self, now: Timestamp) {
         let tags = self.image.as_ref().map_or(0, |image| {
             image.spec.images.values().map(|image| image.tags.len()).sum::<usize>()
