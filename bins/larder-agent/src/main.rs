@@ -8,6 +8,7 @@ mod start;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use larder_agent::AgentError;
 
 use crate::args::Args;
 
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
-            ExitCode::from(2)
+            let bug = matches!(error.downcast_ref(), Some(AgentError::TaskEnded));
+            ExitCode::from(if bug { 1 } else { 2 })
         }
     }
 }

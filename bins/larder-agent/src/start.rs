@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     };
     stop.cancel();
     serving.abort();
-    outcome.map_err(|error| anyhow!(error))
+    outcome.map_err(anyhow::Error::new)
 }
 
 /// Waits for SIGTERM or SIGINT.

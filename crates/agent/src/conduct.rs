@@ -151,8 +151,7 @@ impl Conductor {
         self.board.progress(moved.run, moved.done, moved.total);
     }
 
-    /// Shows where the board stands, then saves it: what is lost between the two is found again in API and runtime.
-    async fn show_and_save(&mut self) {
+    fn show(&self) {
         let metrics = &self.tools.metrics;
         metrics
             .running
@@ -177,22 +176,29 @@ impl Conductor {
         } else {
             self.channels.shown.send_if_modified(|shown| shown.take().is_some());
         }
-        self.tools
-            .ledger
-            .save(&self.orders, self.board.tracks(), &self.tools.clock)
-            .await;
+    }
+
+    async fn save(&mut self) {
+        let Tools { ledger, clock, .. } = &mut self.tools;
+        ledger.save(&self.orders, self.board.tracks(), clock).await;
     }
 }
 
 /// Runs until told to stop; what runs then is given up, and taken up again by the next life.
 pub(crate) async fn run(mut conductor: Conductor, stop: CancellationToken) {
+    let mut only_bytes = false;
     loop {
         let now = conductor.tools.clock.now();
         let steps = conductor.board.decide(now, &conductor.tools.clock.wall());
+        only_bytes &= steps.is_empty();
         for step in steps {
             conductor.start(step);
         }
-        conductor.show_and_save().await;
+        // What is lost between showing and saving is found again in API and runtime. Bytes are not worth saving.
+        conductor.show();
+        if !std::mem::take(&mut only_bytes) {
+            conductor.save().await;
+        }
         let wake = conductor.wake_at(conductor.tools.clock.now());
         tokio::select! {
             biased;
@@ -200,11 +206,15 @@ pub(crate) async fn run(mut conductor: Conductor, stop: CancellationToken) {
             Some(ended) = conductor.tasks.join_next_with_id() => conductor.take_end(ended),
             Ok(()) = conductor.channels.orders.changed() => conductor.take_orders(),
             Ok(()) = conductor.channels.picture.changed() => conductor.take_picture(),
-            Some(moved) = conductor.moved.recv() => conductor.take_moved(moved),
+            Some(moved) = conductor.moved.recv() => {
+                only_bytes = true;
+                conductor.take_moved(moved);
+            }
             () = sleep_until(conductor.tools.clock.instant(wake)) => {}
         }
         // Whatever came at the same time is decided together.
         while let Some(ended) = conductor.tasks.try_join_next_with_id() {
+            only_bytes = false;
             conductor.take_end(ended);
         }
     }

@@ -76,7 +76,10 @@ impl Desired {
             None => self.withdraw(),
         }
         let seconds = rand::random_range(WATCH_SECONDS);
-        let mut events = self.api.watch(&resource_version, seconds).await?;
+        let mut events = match self.api.watch(&resource_version, seconds).await {
+            Err(error) if error.is_too_old() => return Ok(()),
+            watched => watched?,
+        };
         let silence = rand::random_range(self.silence / 2..=self.silence);
         while let Ok(event) = timeout(silence, events.next()).await {
             match event {
@@ -84,14 +87,13 @@ impl Desired {
                 Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => self.take(&object).await?,
                 Some(Ok(WatchEvent::Deleted(_))) => self.confirm_deletion().await?,
                 Some(Ok(WatchEvent::Bookmark(bookmark))) => resource_version = bookmark.metadata.resource_version,
-                // Too old a version: list anew. It is no failure of the API.
-                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return Ok(()),
                 Some(Ok(WatchEvent::Error(status))) => {
-                    let source = Box::new(kube::Error::Api(status));
-                    return Err(ApiError::Failed {
+                    let error = ApiError::Failed {
                         doing: "watch our NodeImage",
-                        source,
-                    });
+                        source: Box::new(kube::Error::Api(status)),
+                    };
+                    // Too old a version is no failure of the API: it is read anew.
+                    return if error.is_too_old() { Ok(()) } else { Err(error) };
                 }
                 Some(Err(error)) => return Err(error),
             }

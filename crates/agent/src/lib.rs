@@ -75,8 +75,19 @@ pub enum RuntimeSource {
     Found(RuntimePlace),
 }
 
-/// Runs the agent until `stop`. Ends early only if its state cannot be kept on disk.
-pub async fn run(settings: Settings, parts: Parts, stop: CancellationToken) -> Result<(), LedgerError> {
+/// Why an agent ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Its state cannot be kept on disk.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// It cannot go on in this process.
+    #[error("a task of the agent ended, which is a bug; the log has the details")]
+    TaskEnded,
+}
+
+/// Runs the agent until `stop`.
+pub async fn run(settings: Settings, parts: Parts, stop: CancellationToken) -> Result<(), AgentError> {
     let Parts {
         client,
         runtime,
@@ -149,14 +160,14 @@ pub async fn run(settings: Settings, parts: Parts, stop: CancellationToken) -> R
         ),
         stop.clone(),
     ));
+    let mut outcome = Ok(());
     while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended
-            && error.is_panic()
-        {
-            tracing::error!(%error, "a task of the agent ended, which is a bug; the agent stops");
+        if ended.is_err() || !stop.is_cancelled() {
+            tracing::error!(error = ?ended.err(), "a task of the agent ended, which is a bug; the agent stops");
             health.part("agent").dead("a task ended; restart the agent");
+            outcome = Err(AgentError::TaskEnded);
             stop.cancel();
         }
     }
-    Ok(())
+    outcome
 }

@@ -37,6 +37,11 @@ pub(crate) enum ApiError {
 }
 
 impl ApiError {
+    /// Whether the version to watch from is too old.
+    pub(crate) fn is_too_old(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 410))
+    }
+
     /// Whether the object is not there.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Failed { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))

@@ -42,7 +42,7 @@ pub(crate) struct Change {
 /// A running agent; it ends when it is dropped.
 pub(crate) struct Agent {
     stop: CancellationToken,
-    task: Option<JoinHandle<Result<(), larder_agent::LedgerError>>>,
+    task: Option<JoinHandle<Result<(), larder_agent::AgentError>>>,
     pub(crate) health: Health,
     registry: Registry,
 }
