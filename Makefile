@@ -13,6 +13,7 @@ help: ## List these targets
 
 .PHONY: test
 test: setup ## Run every check and every test, against real servers; installs what it needs
+	cargo fetch --locked --quiet
 	cargo xtask codegen --check
 	cargo xtask layers
 	cargo fmt --all --check
