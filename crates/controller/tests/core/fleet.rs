@@ -31,6 +31,9 @@ pub(crate) enum Agent {
     Never,
 }
 
+/// Stands for all images together.
+const ALL: &str = "";
+
 /// An agent that needs no time at all.
 pub(crate) const QUICK: Agent = Agent::Pulls(Duration::ZERO);
 
@@ -46,9 +49,10 @@ struct Shared {
     agents: BTreeMap<String, Agent>,
     /// Last version taken up, by node, image and tag.
     seen: BTreeMap<(String, String, String), i64>,
-    pulls: BTreeMap<String, usize>,
-    at_once: usize,
-    most_at_once: usize,
+    /// By node and image.
+    pulls: BTreeMap<(String, String), usize>,
+    /// By image: now, and the most there ever were.
+    at_once: BTreeMap<String, (usize, usize)>,
     public_key: Option<String>,
 }
 
@@ -105,16 +109,41 @@ impl Fleet {
     }
 
     pub(crate) fn pulls(&self, name: &str) -> usize {
-        self.shared.lock().unwrap().pulls.get(name).copied().unwrap_or(0)
+        self.count(|node, _| node == name)
+    }
+
+    pub(crate) fn pulls_of(&self, wanted: &str) -> usize {
+        self.count(|_, image| image == wanted)
     }
 
     pub(crate) fn all_pulls(&self) -> usize {
-        self.shared.lock().unwrap().pulls.values().sum()
+        self.count(|_, _| true)
     }
 
-    /// The most orders that were unanswered at the same moment.
+    fn count(&self, is: impl Fn(&str, &str) -> bool) -> usize {
+        let shared = self.shared.lock().unwrap();
+        let counted = shared.pulls.iter().filter(|((node, image), _)| is(node, image));
+        counted.map(|(_, pulls)| pulls).sum()
+    }
+
+    /// The most pulls of one image that were under way at the same moment.
+    pub(crate) fn most_at_once_of(&self, image: &str) -> usize {
+        self.shared
+            .lock()
+            .unwrap()
+            .at_once
+            .get(image)
+            .map_or(0, |(_, most)| *most)
+    }
+
+    /// The most pulls that were under way at the same moment, of all images together.
     pub(crate) fn most_at_once(&self) -> usize {
-        self.shared.lock().unwrap().most_at_once
+        self.shared
+            .lock()
+            .unwrap()
+            .at_once
+            .get(ALL)
+            .map_or(0, |(_, most)| *most)
     }
 }
 
@@ -200,18 +229,18 @@ async fn carry_out(
     let now = || k8s_openapi::jiff::Timestamp::UNIX_EPOCH.to_string();
     match agent {
         Agent::Pulls(time) => {
-            count(shared, &node);
+            begin(shared, &node, &image);
             if !time.is_zero() {
                 say(api, &node, result("Pulling", json!({}))).await;
                 tokio::time::sleep(time).await;
             }
-            shared.lock().unwrap().at_once -= 1;
+            end(shared, &image);
             let success = json!({"completionTime": now(), "lastSucceeded": {"version": version}, "reason": null, "message": null});
             say(api, &node, result("Succeeded", success)).await;
         }
         Agent::Fails(reason) => {
-            count(shared, &node);
-            shared.lock().unwrap().at_once -= 1;
+            begin(shared, &node, &image);
+            end(shared, &image);
             let failure = json!({"completionTime": now(), "reason": reason.as_str(), "message": "it did not work"});
             say(api, &node, result("Failed", failure)).await;
         }
@@ -220,11 +249,21 @@ async fn carry_out(
     }
 }
 
-fn count(shared: &Mutex<Shared>, node: &str) {
+fn begin(shared: &Mutex<Shared>, node: &str, image: &str) {
     let mut shared = shared.lock().unwrap();
-    *shared.pulls.entry(node.to_owned()).or_default() += 1;
-    shared.at_once += 1;
-    shared.most_at_once = shared.most_at_once.max(shared.at_once);
+    *shared.pulls.entry((node.to_owned(), image.to_owned())).or_default() += 1;
+    for key in [image, ALL] {
+        let (now, most) = shared.at_once.entry(key.to_owned()).or_default();
+        *now += 1;
+        *most = (*most).max(*now);
+    }
+}
+
+fn end(shared: &Mutex<Shared>, image: &str) {
+    let mut shared = shared.lock().unwrap();
+    for key in [image, ALL] {
+        shared.at_once.entry(key.to_owned()).or_default().0 -= 1;
+    }
 }
 
 async fn say(api: &Api<NodeImage>, node: &str, status: Value) {

@@ -10,7 +10,7 @@ use larder_controller::run::Controller;
 use larder_controller::settings::Settings;
 use larder_localplane::{Config, Localplane};
 use larder_telemetry::{Health, Registry};
-use larder_testkit::{unique_name, wait_for};
+use larder_testkit::{ControlPlane, unique_name, wait_for};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -23,8 +23,8 @@ pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     stop: CancellationToken,
-    controller: Option<JoinHandle<()>>,
-    _plane: Localplane,
+    controllers: Vec<JoinHandle<()>>,
+    _plane: Option<Localplane>,
 }
 
 impl Stage {
@@ -43,6 +43,15 @@ impl Stage {
     pub(crate) async fn without_controller() -> Self {
         let plane = Localplane::start(Config::new(larder_api::crds())).await.unwrap();
         let client = Client::new(plane.service(), "default");
+        Self::on(client, Some(plane)).await
+    }
+
+    /// The same on a real API server, which belongs to this test alone.
+    pub(crate) async fn on_kubernetes(plane: &ControlPlane) -> Self {
+        Self::on(plane.client().unwrap(), None).await
+    }
+
+    async fn on(client: Client, plane: Option<Localplane>) -> Self {
         let namespace = unique_name("team");
         let object: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
         let namespaces = Api::<Namespace>::all(client.clone());
@@ -51,28 +60,33 @@ impl Stage {
             client,
             namespace,
             stop: CancellationToken::new(),
-            controller: None,
+            controllers: Vec::new(),
             _plane: plane,
         }
     }
 
     pub(crate) fn start_controller(&mut self, change: impl FnOnce(&mut Settings)) {
+        self.stop = CancellationToken::new();
+        self.add_controller(change);
+    }
+
+    /// One more controller beside those that run.
+    pub(crate) fn add_controller(&mut self, change: impl FnOnce(&mut Settings)) {
         let mut settings = Settings::new(unique_name("controller"));
         settings.leader_elect = false;
         change(&mut settings);
         let mut registry = Registry::default();
         let controller = Controller::new(self.client.clone(), settings, &Health::default(), &mut registry);
-        self.stop = CancellationToken::new();
         let stop = self.stop.clone();
-        self.controller = Some(tokio::spawn(async move {
+        self.controllers.push(tokio::spawn(async move {
             controller.run(stop).await.unwrap();
         }));
     }
 
-    /// Stops the controller and waits until it is gone.
+    /// Stops the controllers and waits until they are gone.
     pub(crate) async fn stop_controller(&mut self) {
         self.stop.cancel();
-        if let Some(controller) = self.controller.take() {
+        for controller in self.controllers.drain(..) {
             controller.await.unwrap();
         }
     }
