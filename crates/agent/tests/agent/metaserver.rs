@@ -24,6 +24,8 @@ struct Edge {
     /// The object, or none while the cloud is away and nothing is cached.
     object: Arc<Mutex<Option<Value>>>,
     lists: Arc<Mutex<usize>>,
+    /// What a read of the object itself shows, where that differs from the list.
+    fresh: Arc<Mutex<Option<Value>>>,
 }
 
 async fn list_or_watch(
@@ -38,6 +40,14 @@ async fn list_or_watch(
     let items: Vec<Value> = edge.object.lock().unwrap().clone().into_iter().collect();
     Json(json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeimageList", "metadata": {}, "items": items}))
         .into_response()
+}
+
+async fn read(State(edge): State<Edge>) -> Response {
+    let fresh = edge.fresh.lock().unwrap().clone();
+    match fresh.or_else(|| edge.object.lock().unwrap().clone()) {
+        Some(object) => Json(object).into_response(),
+        None => axum::http::StatusCode::NOT_FOUND.into_response(),
+    }
 }
 
 async fn patch_status(State(edge): State<Edge>, Json(patch): Json<Value>) -> Response {
@@ -73,72 +83,130 @@ fn object(generation: i64, tag: &str) -> Value {
     })
 }
 
-#[tokio::test]
-async fn silent_watches_and_empty_lists_do_not_stop_the_agent() {
-    let edge = Edge::default();
-    let router = Router::new()
-        .route("/apis/apps.kruise.io/v1beta1/nodeimages", get(list_or_watch))
-        .route(
-            "/apis/apps.kruise.io/v1beta1/nodeimages/{name}/status",
-            axum::routing::patch(patch_status),
-        )
-        .with_state(edge.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    larder_testkit::ControlPlane::shared(&larder_api::crds())
-        .await
-        .unwrap()
-        .client()
-        .unwrap();
+/// A running agent of `edge-1` with a scripted runtime.
+struct Running {
+    edge: Edge,
+    fake: FakeRuntime,
+    stop: CancellationToken,
+    agent: tokio::task::JoinHandle<Result<(), larder_agent::AgentError>>,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
+}
 
-    let config = kube::Config::new(format!("http://{address}").parse().unwrap());
-    let settings = Settings {
-        silence: Duration::from_millis(200),
-        ..Settings::new(NodeName::parse("edge-1").unwrap())
-    };
-    let fake = FakeRuntime::new();
-    let parts = Parts {
-        client: kube::Client::try_from(config).unwrap(),
-        runtime: RuntimeSource::Given(Arc::new(fake.clone())),
-        credentials: Credentials::default(),
-        clock: Clock::of_this_machine(),
-        metrics: Metrics::default(),
-        health: Health::default(),
-    };
-    let stop = CancellationToken::new();
-    let agent = tokio::spawn(larder_agent::run(settings, parts, stop.clone()));
+impl Running {
+    async fn start() -> Self {
+        let edge = Edge::default();
+        let path = "/apis/apps.kruise.io/v1beta1/nodeimages";
+        let router = Router::new()
+            .route(path, get(list_or_watch))
+            .route(&format!("{path}/{{name}}"), get(read))
+            .route(&format!("{path}/{{name}}/status"), axum::routing::patch(patch_status))
+            .with_state(edge.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        // Its client installs the TLS provider.
+        larder_testkit::ControlPlane::shared(&larder_api::crds())
+            .await
+            .unwrap()
+            .client()
+            .unwrap();
+        let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        let settings = Settings {
+            silence: Duration::from_millis(200),
+            ..Settings::new(NodeName::parse("edge-1").unwrap())
+        };
+        let fake = FakeRuntime::new();
+        let parts = Parts {
+            client: kube::Client::try_from(config).unwrap(),
+            runtime: RuntimeSource::Given(Arc::new(fake.clone())),
+            credentials: Credentials::default(),
+            clock: Clock::of_this_machine(),
+            metrics: Metrics::default(),
+            health: Health::default(),
+        };
+        let stop = CancellationToken::new();
+        let agent = tokio::spawn(larder_agent::run(settings, parts, stop.clone()));
+        Self {
+            edge,
+            fake,
+            stop,
+            agent,
+            server,
+        }
+    }
 
-    let phase = |tag: &str| {
-        let object = edge.object.lock().unwrap();
+    fn show(&self, object: Option<Value>) -> Option<Value> {
+        std::mem::replace(&mut *self.edge.object.lock().unwrap(), object)
+    }
+
+    /// The object with a new spec and the status that it has.
+    fn edit(&self, mut object: Value) {
+        if let Some(before) = self.edge.object.lock().unwrap().as_ref() {
+            object["status"] = before["status"].clone();
+        }
+        self.show(Some(object));
+    }
+
+    fn phase(&self, tag: &str) -> Option<String> {
+        let object = self.edge.object.lock().unwrap();
         let tags = &object.as_ref()?["status"]["imageStatuses"]["app"]["tags"];
         let found = tags.as_array()?.iter().find(|status| status["tag"] == tag)?;
         Some(found["phase"].as_str()?.to_owned())
-    };
-    *edge.object.lock().unwrap() = Some(object(1, "1"));
-    wait_until(SOON, "the first image", async || {
-        phase("1").as_deref() == Some("Succeeded")
-    })
-    .await
-    .unwrap();
-    let kept = edge.object.lock().unwrap().take();
-    let lists = *edge.lists.lock().unwrap();
-    wait_until(SOON, "two empty lists", async || {
-        *edge.lists.lock().unwrap() > lists + 2
-    })
-    .await
-    .unwrap();
-    let mut next = object(2, "2");
-    next["status"] = kept.unwrap()["status"].clone();
-    *edge.object.lock().unwrap() = Some(next);
-    wait_until(SOON, "the second image", async || {
-        phase("2").as_deref() == Some("Succeeded")
-    })
-    .await
-    .unwrap();
-    assert_eq!(phase("1"), None, "what left the spec leaves the status");
-    assert_eq!(fake.pulls().len(), 2, "an empty list without version withdraws nothing");
-    stop.cancel();
-    agent.await.unwrap().unwrap();
-    server.abort();
+    }
+
+    async fn until_succeeded(&self, tag: &str) {
+        let there = async || self.phase(tag).as_deref() == Some("Succeeded");
+        wait_until(SOON, format!("image {tag}"), there).await.unwrap();
+    }
+
+    /// Waits until the agent has read what is shown now.
+    async fn until_read(&self) {
+        let before = *self.edge.lists.lock().unwrap();
+        let read = async || *self.edge.lists.lock().unwrap() > before + 2;
+        wait_until(SOON, "two more lists", read).await.unwrap();
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.agent.await.unwrap().unwrap();
+        self.server.abort();
+    }
+}
+
+#[tokio::test]
+async fn silent_watches_and_empty_lists_do_not_stop_the_agent() {
+    let running = Running::start().await;
+    running.show(Some(object(1, "1")));
+    running.until_succeeded("1").await;
+    let kept = running.show(None);
+    running.until_read().await;
+    running.show(kept);
+    running.edit(object(2, "2"));
+    running.until_succeeded("2").await;
+    assert_eq!(running.phase("1"), None, "what left the spec leaves the status");
+    assert_eq!(
+        running.fake.pulls().len(),
+        2,
+        "an empty list without version withdraws nothing"
+    );
+    running.end().await;
+}
+
+#[tokio::test]
+async fn an_older_order_counts_only_if_a_fresh_read_shows_it_too() {
+    let running = Running::start().await;
+    running.show(Some(object(5, "5")));
+    running.until_succeeded("5").await;
+    *running.edge.fresh.lock().unwrap() = running.edge.object.lock().unwrap().clone();
+    running.edit(object(3, "3"));
+    running.until_read().await;
+    assert_eq!(
+        running.fake.pulls().len(),
+        1,
+        "the list is late: the fresh read shows generation 5"
+    );
+    // etcd was restored: now everything shows generation 3.
+    *running.edge.fresh.lock().unwrap() = None;
+    running.until_succeeded("3").await;
+    running.end().await;
 }
