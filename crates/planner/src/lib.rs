@@ -27,6 +27,7 @@ pub mod finish;
 pub mod jitter;
 pub mod node;
 pub mod order;
+pub mod prepull;
 pub mod progress;
 pub mod refresh;
 pub mod retention;

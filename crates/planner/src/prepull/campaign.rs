@@ -146,7 +146,7 @@ impl PrePull {
             owner: self.owner.clone(),
             image: self.images.first()?.reference.clone(),
             selection: Selection {
-                by: SelectBy::Names(choice.fit().map(|name| name.to_string()).collect()),
+                by: SelectBy::Names(choice.fit().map(ToString::to_string).collect()),
                 tolerations: None,
             },
             // What cannot be saved is not begun.
@@ -162,7 +162,9 @@ impl PrePull {
                 sandbox: None,
                 pin: self.pin,
             },
-            max_failures: u32::try_from(allowed.saturating_sub(choice.unfit())).ok().map(MaxFailures::Count),
+            max_failures: u32::try_from(allowed.saturating_sub(choice.unfit()))
+                .ok()
+                .map(MaxFailures::Count),
             secrets,
             response_time: self.deadline.unwrap_or(RESPONSE_TIME),
         })

@@ -23,7 +23,12 @@ pub struct Tenant<'a> {
 pub fn dress(spec: &mut NodeImageSpec, tenants: &[Tenant<'_>]) {
     for (name, image) in &mut spec.images {
         for entry in &mut image.tags {
-            let owns = |uid: &str| entry.owner_references.iter().any(|owner| owner.uid.as_deref() == Some(uid));
+            let owns = |uid: &str| {
+                entry
+                    .owner_references
+                    .iter()
+                    .any(|owner| owner.uid.as_deref() == Some(uid))
+            };
             let mine: Vec<(&Tenant<'_>, Option<String>)> = tenants
                 .iter()
                 .filter(|tenant| owns(tenant.uid))
@@ -88,13 +93,20 @@ mod tests {
         let rewritten = task("nginx:1", "r.example/nginx:1");
         let disk = checks(&["disk"]);
         let mut spec = claimed(&[("a", &rewritten)]);
-        let tenant = Tenant { uid: "a", task: &rewritten, checks: &disk };
+        let tenant = Tenant {
+            uid: "a",
+            task: &rewritten,
+            checks: &disk,
+        };
         dress(&mut spec, &[tenant]);
         let entry = &spec.images["r.example/nginx"].tags[0];
         assert_eq!(entry.alias.as_deref(), Some("docker.io/library/nginx:1"));
         assert_eq!(entry.checks, disk);
         dress(&mut spec, &[]);
-        assert!(spec.images["r.example/nginx"].tags[0].alias.is_some(), "an alias outlives its job");
+        assert!(
+            spec.images["r.example/nginx"].tags[0].alias.is_some(),
+            "an alias outlives its job"
+        );
     }
 
     #[rstest]
@@ -102,13 +114,25 @@ mod tests {
     #[case::none_asked_for(&[], None, &[])]
     #[case::what_both_ask_for(&["disk", "cpu"], Some(&["mem", "disk"][..]), &["disk"])]
     #[case::the_other_asks_for_none(&["disk"], Some(&[][..]), &[])]
-    fn a_shared_entry_has_the_checks_of_all(#[case] first: &[&str], #[case] second: Option<&[&str]>, #[case] want: &[&str]) {
+    fn a_shared_entry_has_the_checks_of_all(
+        #[case] first: &[&str],
+        #[case] second: Option<&[&str]>,
+        #[case] want: &[&str],
+    ) {
         let plain = task("nginx:1", "nginx:1");
         let (first, second) = (checks(first), second.map(checks));
         let owners = [("a", &plain), ("b", &plain)];
-        let mut spec = claimed(&owners[..1 + usize::from(second.is_some())]);
-        let mut tenants = vec![Tenant { uid: "a", task: &plain, checks: &first }];
-        tenants.extend(second.as_ref().map(|checks| Tenant { uid: "b", task: &plain, checks }));
+        let mut spec = claimed(&owners[..=usize::from(second.is_some())]);
+        let mut tenants = vec![Tenant {
+            uid: "a",
+            task: &plain,
+            checks: &first,
+        }];
+        tenants.extend(second.as_ref().map(|checks| Tenant {
+            uid: "b",
+            task: &plain,
+            checks,
+        }));
         dress(&mut spec, &tenants);
         assert_eq!(spec.images["nginx"].tags[0].checks, want);
         assert_eq!(spec.images["nginx"].tags[0].alias, None);
@@ -119,7 +143,14 @@ mod tests {
         let plain = task("nginx:1", "nginx:1");
         let disk = checks(&["disk"]);
         let mut spec = claimed(&[("a", &plain), ("kruise", &plain)]);
-        dress(&mut spec, &[Tenant { uid: "a", task: &plain, checks: &disk }]);
+        dress(
+            &mut spec,
+            &[Tenant {
+                uid: "a",
+                task: &plain,
+                checks: &disk,
+            }],
+        );
         assert!(spec.images["nginx"].tags[0].checks.is_empty());
     }
 }

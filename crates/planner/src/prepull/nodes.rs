@@ -108,14 +108,15 @@ pub struct Before {
 impl NodeRule {
     /// Reads how a job names its nodes. An empty list counts as not given.
     pub fn parse(template: &ImagePrePullTemplate) -> Result<Self, NodeRuleError> {
-        let names = match (&*template.node_names, &*template.nodes) {
-            ([], names) | (names, []) => names,
-            ([_, ..], [_, ..]) => return Err(NodeRuleError::BothNames),
+        let (([], names) | (names, [])) = (&*template.node_names, &*template.nodes) else {
+            return Err(NodeRuleError::BothNames);
         };
         match (names, &template.label_selector) {
             ([], None) => Err(NodeRuleError::Neither),
             ([_, ..], Some(_)) => Err(NodeRuleError::Both),
-            ([], Some(selector)) => LabelRule::parse(selector).map(Self::Labels).map_err(NodeRuleError::Selector),
+            ([], Some(selector)) => LabelRule::parse(selector)
+                .map(Self::Labels)
+                .map_err(NodeRuleError::Selector),
             (names, None) => {
                 let mut seen = BTreeSet::new();
                 let first = names.iter().filter(|name| seen.insert(name.as_str()));
@@ -204,7 +205,11 @@ pub fn choose(
             }
         }
     }
-    if choice.nodes.is_empty() { Err(NoNodes) } else { Ok(choice) }
+    if choice.nodes.is_empty() {
+        Err(NoNodes)
+    } else {
+        Ok(choice)
+    }
 }
 
 impl Candidate<'_> {
@@ -238,7 +243,10 @@ impl Choice {
 
     /// The nodes that can be tried.
     pub fn fit(&self) -> impl Iterator<Item = &NodeKey> {
-        self.nodes.iter().filter(|node| node.unfit.is_none()).map(|node| &node.name)
+        self.nodes
+            .iter()
+            .filter(|node| node.unfit.is_none())
+            .map(|node| &node.name)
     }
 }
 

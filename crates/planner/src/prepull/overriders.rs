@@ -151,7 +151,10 @@ impl Overriders {
             let one = rewritten(image, &overriders).map_err(refused)?;
             let same = |other: &&ResolvedImage| other.image == one.image && other.original != one.original;
             if let Some(other) = resolved.iter().find(same) {
-                let why = format!("{:?} becomes {} too; name the repository in one of them", other.written, one.image);
+                let why = format!(
+                    "{:?} becomes {} too; name the repository in one of them",
+                    other.written, one.image
+                );
                 return Err(refused(why));
             }
             resolved.push(one);
@@ -175,7 +178,11 @@ fn rewritten(image: &JobImage, overriders: &[&Overrider]) -> Result<ResolvedImag
     Ok(ResolvedImage {
         written: image.written.clone(),
         original: image.reference.clone(),
-        image: if untouched { image.reference.clone() } else { name.into_reference()? },
+        image: if untouched {
+            image.reference.clone()
+        } else {
+            name.into_reference()?
+        },
         secret: secret.into_reference()?,
     })
 }

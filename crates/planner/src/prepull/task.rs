@@ -194,7 +194,12 @@ impl NodeReport {
 
     /// All answers folded into one. A failed image does not stop the others, so the node's last word is its last image's.
     pub fn answer(&self) -> Answer {
-        let open = || self.images.iter().map(|image| image.answer).filter(|answer| !is_final(*answer));
+        let open = || {
+            self.images
+                .iter()
+                .map(|image| image.answer)
+                .filter(|answer| !is_final(*answer))
+        };
         if open().next().is_none() {
             let failure = self.images.iter().find_map(ImageReport::failure);
             return failure.map_or(Answer::Succeeded, Answer::Failed);

@@ -29,7 +29,11 @@ pub fn end(plan: &PrePull, choice: &Choice, progress: &Progress, now: Timestamp)
     if unfit + counts.finished() == choice.total() {
         return Some(End::AllDone);
     }
-    if progress.campaign().deadline(progress.started()).is_some_and(|deadline| deadline <= now) {
+    if progress
+        .campaign()
+        .deadline(progress.started())
+        .is_some_and(|deadline| deadline <= now)
+    {
         return Some(End::Deadline);
     }
     // What is under way is waited for: its bytes are paid for, and its result is worth knowing.
@@ -80,7 +84,9 @@ pub fn began(status: &ImagePrePullJobStatus) -> Option<Timestamp> {
 /// When a job ended, as its status tells: by its condition, or where KubeEdge wrote it by the time of its last state.
 pub fn ended(status: &ImagePrePullJobStatus) -> Option<Timestamp> {
     let time = || status.time.as_deref().and_then(|time| time.parse().ok());
-    is_over(status).then(|| progressing_since(status, "False").or_else(time)).flatten()
+    is_over(status)
+        .then(|| progressing_since(status, "False").or_else(time))
+        .flatten()
 }
 
 fn progressing_since(status: &ImagePrePullJobStatus, value: &str) -> Option<Timestamp> {

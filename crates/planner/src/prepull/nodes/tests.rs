@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use super::*;
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 /// edge-1 and edge-2 are edge nodes of the east; down is not ready; cloud is no edge node; odd has the label with a value.
@@ -18,24 +21,47 @@ fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, Candidate<'_>>) -> T) -> T
     let fleet = [
         ("edge-1", ready(&edge)),
         ("edge-2", ready(&edge)),
-        ("down", Candidate { labels: &edge, ready: false }),
+        (
+            "down",
+            Candidate {
+                labels: &edge,
+                ready: false,
+            },
+        ),
         ("cloud", ready(&cloud)),
         ("odd", ready(&odd)),
-        ("odd-and-down", Candidate { labels: &odd, ready: false }),
+        (
+            "odd-and-down",
+            Candidate {
+                labels: &odd,
+                ready: false,
+            },
+        ),
     ];
     look(&fleet.map(|(name, node)| (NodeKey::from(name), node)).into())
 }
 
 fn rule(template: &Value) -> Result<NodeRule, NodeRuleError> {
     let mut whole = json!({"images": ["nginx"]});
-    whole.as_object_mut().unwrap().extend(template.as_object().unwrap().clone());
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(template.as_object().unwrap().clone());
     NodeRule::parse(&serde_json::from_value(whole).unwrap())
 }
 
-fn chosen(template: &Value, waits: bool, before: &Before) -> Result<(Vec<(String, Option<String>)>, LeftOut), NoNodes> {
+/// Nodes with what their entries say, and who was left out.
+type Picture = (Vec<(String, Option<String>)>, LeftOut);
+
+fn chosen(template: &Value, waits: bool, before: &Before) -> Result<Picture, NoNodes> {
     let rule = rule(template).unwrap();
     let choice = with_fleet(|fleet| choose(&rule, fleet, waits, before))?;
-    let text = |node: &Chosen| (node.name.to_string(), node.unfit.as_ref().map(|unfit| unfit.text(&node.name)));
+    let text = |node: &Chosen| {
+        (
+            node.name.to_string(),
+            node.unfit.as_ref().map(|unfit| unfit.text(&node.name)),
+        )
+    };
     Ok((choice.nodes.iter().map(text).collect(), choice.left_out))
 }
 
@@ -82,7 +108,11 @@ fn labelled_nodes_that_do_not_qualify_are_left_out(
 
 #[test]
 fn no_node_left_is_upstreams_text() {
-    let nobody = chosen(&json!({"labelSelector": {"matchLabels": {"region": "west"}}}), false, &Before::default());
+    let nobody = chosen(
+        &json!({"labelSelector": {"matchLabels": {"region": "west"}}}),
+        false,
+        &Before::default(),
+    );
     assert_eq!(nobody.unwrap_err().to_string(), "no nodes were matched with selector");
 }
 
@@ -120,19 +150,28 @@ fn status(entries: &[(&str, &str, Option<&str>)]) -> ImagePrePullJobStatus {
 fn a_restarted_controller_comes_to_the_same_choice() {
     let status = status(&[("down", "InProgress", None), ("cloud", "Failure", Some(NOT_EDGE))]);
     let before = Before::of(Some(&status), ["gone".into()]);
-    let named = json!({"nodeNames": ["cloud", "gone", "down", "edge-1"]});
-    let (nodes, _) = chosen(&named, false, &before).unwrap();
+    let by_name = json!({"nodeNames": ["cloud", "gone", "down", "edge-1"]});
+    let (nodes, _) = chosen(&by_name, false, &before).unwrap();
     let unfit: Vec<bool> = nodes.iter().map(|(_, unfit)| unfit.is_some()).collect();
     assert_eq!(unfit, [true, false, false, false]);
     let (nodes, _) = chosen(&json!({"labelSelector": {}}), false, &before).unwrap();
     let names: Vec<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["cloud", "down", "gone"], "nodes that match only now are not taken in");
+    assert_eq!(
+        names,
+        ["cloud", "down", "gone"],
+        "nodes that match only now are not taken in"
+    );
 }
 
 #[test]
 fn an_edit_takes_others_in_and_keeps_who_is_still_named() {
     let before = Before::of(Some(&status(&[("down", "InProgress", None)])), []).edited();
-    let (nodes, _) = chosen(&json!({"labelSelector": {"matchLabels": {"region": "east"}}}), false, &before).unwrap();
+    let (nodes, _) = chosen(
+        &json!({"labelSelector": {"matchLabels": {"region": "east"}}}),
+        false,
+        &before,
+    )
+    .unwrap();
     let names: Vec<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["down", "edge-1", "edge-2"]);
 }
@@ -140,7 +179,10 @@ fn an_edit_takes_others_in_and_keeps_who_is_still_named() {
 #[test]
 fn what_was_left_out_is_said_in_a_sentence() {
     assert_eq!(LeftOut::default().sentence(), None);
-    let left_out = LeftOut { not_edge: 2, not_ready: 1 };
+    let left_out = LeftOut {
+        not_edge: 2,
+        not_ready: 1,
+    };
     assert_eq!(
         left_out.sentence().unwrap(),
         "3 nodes with the right labels left out: 2 not edge nodes, 1 not ready"

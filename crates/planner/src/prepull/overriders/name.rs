@@ -86,7 +86,11 @@ impl ImageName {
             written = format!("{written}@{}", self.digest);
         }
         let reference = ImageRef::parse(&written).map_err(|error| error.to_string())?;
-        let registry = if self.registry.is_empty() { DOCKER_HUB } else { &self.registry };
+        let registry = if self.registry.is_empty() {
+            DOCKER_HUB
+        } else {
+            &self.registry
+        };
         if reference.registry() != registry && self.registry != "index.docker.io" {
             return Err(format!(
                 "in {written:?} the registry is {:?}, not {registry:?}; write hosts with a dot or a port",

@@ -26,7 +26,9 @@ fn rewrite(written: &str, changes: &[(&str, &str, &str)]) -> Result<String, Stri
         .collect();
     let overriders = parse(json!([{"labelSelector": {}, "overriders": {"imageOverriders": changes}}])).unwrap();
     let resolved = overriders.resolve(&images(&[written], None), &[0]);
-    resolved.map(|list| list[0].image.familiar()).map_err(|error| error.to_string())
+    resolved
+        .map(|list| list[0].image.familiar())
+        .map_err(|error| error.to_string())
 }
 
 #[rstest]
@@ -110,9 +112,14 @@ fn the_proposals_sample_in_both_spellings() {
 
     let job = images(&["harbor.docker.hub/jili/example:v1.0.0"], Some("default/secret"));
     let labels = |key: &str| [(key.to_owned(), String::new())].into();
-    let there = wrapped.resolve(&job, &wrapped.matching(&labels("labelexample"))).unwrap();
+    let there = wrapped
+        .resolve(&job, &wrapped.matching(&labels("labelexample")))
+        .unwrap();
     assert_eq!(there[0].image.familiar(), "hangzhou.registry.io/jili/example:v1.0.0");
-    assert_eq!(there[0].alias().as_deref(), Some("harbor.docker.hub/jili/example:v1.0.0"));
+    assert_eq!(
+        there[0].alias().as_deref(),
+        Some("harbor.docker.hub/jili/example:v1.0.0")
+    );
     assert_eq!(there[0].secret.as_ref().unwrap().to_string(), "default/hangzhou-secret");
 
     let elsewhere = wrapped.resolve(&job, &wrapped.matching(&labels("other"))).unwrap();
@@ -129,10 +136,14 @@ fn every_overrider_that_matches_is_applied_in_the_order_of_the_list() {
         {"labelSelector": {"matchExpressions": [{"key": "arch", "operator": "Exists"}]}, "overriders": {"imageOverriders": [change("Registry", "add", ":5000")]}},
     ]))
     .unwrap();
-    let labels = [("region", "east"), ("arch", "arm64")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let labels = [("region", "east"), ("arch", "arm64")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
     let matching = overriders.matching(&labels);
     assert_eq!(matching, [0, 2]);
-    let resolved = overriders.resolve(&images(&["r.example/app:1"], None), &matching).unwrap();
+    let resolved = overriders
+        .resolve(&images(&["r.example/app:1"], None), &matching)
+        .unwrap();
     assert_eq!(resolved[0].image.familiar(), "east.example:5000/app:1");
 }
 
@@ -142,7 +153,9 @@ fn two_images_that_become_one_are_a_mistake_of_the_overrider() {
     let overriders = parse(json!([{"labelSelector": {}, "overriders": {"imageOverriders": changes}}])).unwrap();
     let refusal = overriders.resolve(&images(&["web:1", "db:1"], None), &[0]).unwrap_err();
     assert!(refusal.to_string().contains("\"web:1\" becomes app:1 too"), "{refusal}");
-    let same = overriders.resolve(&images(&["web:1", "docker.io/library/web:1"], None), &[0]).unwrap();
+    let same = overriders
+        .resolve(&images(&["web:1", "docker.io/library/web:1"], None), &[0])
+        .unwrap();
     assert_eq!(same.len(), 2);
 }
 
@@ -166,7 +179,10 @@ fn changes() -> impl Strategy<Value = Vec<(&'static str, &'static str, String)>>
 }
 
 fn borrowed<'a>(changes: &'a [(&'static str, &'static str, String)]) -> Vec<(&'a str, &'a str, &'a str)> {
-    changes.iter().map(|(component, operator, value)| (*component, *operator, value.as_str())).collect()
+    changes
+        .iter()
+        .map(|(component, operator, value)| (*component, *operator, value.as_str()))
+        .collect()
 }
 
 proptest! {

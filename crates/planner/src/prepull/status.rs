@@ -1,0 +1,268 @@
+//! What an ImagePrePullJob says about itself, in both shapes at once: v1alpha1's `state`, `event`, `action`, `time` and
+//! `status[]`, v1alpha2's `phase`, `reason` and `nodeStatus[]`, and beside them conditions, counts, bytes and reasons.
+//!
+//! Everything follows from what the nodes say now: no text is left over from an earlier state.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use larder_api::conditions::{self, reasons};
+use larder_api::contract::shorten;
+use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
+use larder_api::progress::JobProgress;
+use larder_model::Reason;
+
+use super::campaign::{PrePull, Tasks};
+use super::nodes::{Choice, Chosen};
+use super::shed::{BUDGET, Details, fit};
+use super::task::NodeReport;
+use super::verdict::{Verdict, verdict};
+use super::words::{Event, JobPhase, NodePhase, State};
+use crate::campaign::whole_seconds;
+use crate::explain::secrets_sentence;
+use crate::finish::End;
+use crate::progress::{Hold, Progress};
+use crate::status::Conditions;
+use crate::view::NodeKey;
+
+mod line;
+mod shapes;
+
+use line::{Line, Standing, Work};
+
+/// What the nodes that have the order say to it.
+pub type Reports = BTreeMap<NodeKey, NodeReport>;
+
+/// A job that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// What is asked for.
+    pub plan: &'a PrePull,
+    /// Of which nodes.
+    pub choice: &'a Choice,
+    /// What each of them is asked for.
+    pub tasks: &'a Tasks,
+    /// What they say to it.
+    pub reports: &'a Reports,
+}
+
+impl Run<'_> {
+    /// The job's status at `now`, and as it ended if it did. `previous` is what it said before.
+    pub fn status(
+        self,
+        progress: &mut Progress,
+        previous: Option<&ImagePrePullJobStatus>,
+        generation: Option<i64>,
+        end: Option<End>,
+        now: Timestamp,
+    ) -> ImagePrePullJobStatus {
+        progress.meter.sample(now, progress.counts.work);
+        let now = whole_seconds(now);
+        let (lines, gathered) = self.lines(progress, end);
+        let sums = Sums::of(&lines);
+        let verdict = end.map(|end| verdict(self.plan, end, sums.failed, sums.total));
+        let (state, event) = legacy(&lines, verdict.as_ref());
+        let phase = verdict.as_ref().map_or(JobPhase::InProgress, |verdict| verdict.phase);
+        let counts = progress.counts();
+        let known_bytes = (0 < counts.bytes_total).then_some(counts.bytes_total);
+        let left = end
+            .is_none()
+            .then(|| progress.meter.seconds_left(counts.work_left()))
+            .flatten();
+        let mut status = ImagePrePullJobStatus {
+            phase: Some(phase.as_str().to_owned()),
+            reason: verdict.as_ref().and_then(|verdict| verdict.reason.clone()),
+            node_status: lines.iter().map(shapes::node_task).collect(),
+            status: lines.iter().map(shapes::legacy_node).collect(),
+            desired: number(sums.total),
+            succeeded: number(sums.succeeded),
+            failed: number(sums.failed),
+            progress: JobProgress {
+                bytes_total: known_bytes,
+                bytes_done: known_bytes.map(|_| counts.bytes_done),
+                eta_seconds: left,
+                reasons: sums
+                    .reasons
+                    .iter()
+                    .map(|(reason, count)| (reason.to_string(), number(*count)))
+                    .collect(),
+                conditions: Vec::new(),
+            },
+            ..ImagePrePullJobStatus::default()
+        };
+        say(&mut status, state, event, previous, now);
+        let mut notes = self.notes(progress, &sums, verdict.as_ref());
+        notes.extend(fit(&mut status, gathered, BUDGET));
+        let message = shorten(&notes.join("; "));
+        let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
+        match &verdict {
+            None => conditions.running(condition_reason(progress), &message),
+            Some(verdict) => conditions.ended(verdict.condition, &message),
+        }
+        status.progress.conditions = conditions.into_list();
+        status
+    }
+
+    fn lines(self, progress: &Progress, end: Option<End>) -> (Vec<Line>, Details) {
+        let waits_for_secrets = matches!(progress.hold, Some(Hold::Secrets { .. })) && end.is_none();
+        let standing = |node: &NodeKey| {
+            let booked = progress.seats.get(node);
+            let tally = booked.map(|booked| booked.place.tally).unwrap_or_default();
+            Standing::of(tally, end, waits_for_secrets)
+        };
+        let done = self
+            .choice
+            .fit()
+            .filter(|node| standing(node) == Standing::Succeeded)
+            .count();
+        let others = self.reports.len().saturating_sub(done);
+        let details = Details::that_may_fit(done, others, self.plan.images.len());
+        let line = |chosen: &Chosen| {
+            let name = &chosen.name;
+            if let Some(unfit) = &chosen.unfit {
+                return Line::unfit(name, unfit, progress.started());
+            }
+            let work = self.tasks.get(name).zip(self.reports.get(name));
+            let work = work.map(|(task, report)| Work {
+                task,
+                report,
+                timeout: self.plan.timeout(),
+                details,
+            });
+            Line::of(name, standing(name), work)
+        };
+        (self.choice.nodes.iter().map(line).collect(), details)
+    }
+
+    /// What a person wants to know, beside the numbers.
+    fn notes(self, progress: &Progress, sums: &Sums, verdict: Option<&Verdict>) -> Vec<String> {
+        let Sums {
+            total,
+            succeeded,
+            failed,
+            ..
+        } = sums;
+        let mut notes = Vec::new();
+        match verdict {
+            Some(Verdict {
+                reason: Some(reason), ..
+            }) => notes.push(reason.clone()),
+            Some(_) if *failed == 0 => notes.push(format!("{succeeded} of {total} nodes have every image")),
+            Some(_) => notes.push(format!(
+                "{succeeded} of {total} nodes have every image, {failed} failed and that is tolerated"
+            )),
+            None => notes.push(format!("{} of {total} nodes done, {failed} failed", succeeded + failed)),
+        }
+        notes.extend(self.choice.left_out.sentence());
+        if verdict.is_some() {
+            return notes;
+        }
+        match &progress.hold {
+            Some(Hold::FleetPaused) => notes.push("handing out is paused for the whole fleet".to_owned()),
+            Some(Hold::Secrets { missing, unreadable }) => notes.push(secrets_sentence(missing, unreadable)),
+            _ if self.plan.tolerance.is_exceeded(*failed, *total) => {
+                notes.push("too many nodes failed, waits for the pulls that are under way".to_owned());
+            }
+            _ => {}
+        }
+        notes
+    }
+}
+
+/// The status of a job that says something that cannot be carried out, or that matches no node.
+pub fn refused(
+    previous: Option<&ImagePrePullJobStatus>,
+    generation: Option<i64>,
+    why: &str,
+    now: Timestamp,
+) -> ImagePrePullJobStatus {
+    let now = whole_seconds(now);
+    let why = shorten(why);
+    let reason = if why == super::words::NO_NODES {
+        reasons::NO_NODES_MATCHED
+    } else {
+        reasons::INVALID_SPEC
+    };
+    let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
+    conditions.ended((conditions::FAILED, reason), &why);
+    let mut status = ImagePrePullJobStatus {
+        phase: Some(JobPhase::Failure.as_str().to_owned()),
+        reason: Some(why),
+        ..ImagePrePullJobStatus::default()
+    };
+    say(&mut status, State::Failed, Event::Init, previous, now);
+    status.progress.conditions = conditions.into_list();
+    status
+}
+
+/// v1alpha1's words for the whole job. The time moves only when they do.
+fn say(
+    status: &mut ImagePrePullJobStatus,
+    state: State,
+    event: Event,
+    previous: Option<&ImagePrePullJobStatus>,
+    now: Timestamp,
+) {
+    status.state = Some(state.as_str().to_owned());
+    status.event = Some(event.as_str().to_owned());
+    status.action = Some(state.action().to_owned());
+    let same = previous.filter(|previous| previous.state == status.state && previous.event == status.event);
+    let since = same.and_then(|previous| previous.time.clone());
+    status.time = Some(since.unwrap_or_else(|| now.to_string()));
+}
+
+fn legacy(lines: &[Line], verdict: Option<&Verdict>) -> (State, Event) {
+    match verdict.map(|verdict| verdict.phase) {
+        Some(JobPhase::Completed) => (State::Successful, Event::Pull),
+        Some(JobPhase::Failure) => {
+            let mut events = lines
+                .iter()
+                .filter(|line| line.phase.is_failed())
+                .map(|line| line.event);
+            let first = events.next().unwrap_or(Event::Pull);
+            let same = events.all(|event| event == first);
+            (State::Failed, if same { first } else { Event::Pull })
+        }
+        Some(JobPhase::InProgress) | None if lines.iter().any(Line::passed_checks) => (State::Pulling, Event::Check),
+        Some(JobPhase::InProgress) | None => (State::Checking, Event::Init),
+    }
+}
+
+fn condition_reason(progress: &Progress) -> &'static str {
+    match progress.hold {
+        Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
+        Some(Hold::FleetPaused) => reasons::PAUSED,
+        _ => reasons::PULLING,
+    }
+}
+
+/// How many nodes are where.
+struct Sums {
+    total: usize,
+    succeeded: usize,
+    failed: usize,
+    reasons: BTreeMap<Reason, usize>,
+}
+
+impl Sums {
+    fn of(lines: &[Line]) -> Self {
+        let count = |is: &dyn Fn(&Line) -> bool| lines.iter().filter(|line| is(line)).count();
+        let mut reasons = BTreeMap::new();
+        for reason in lines.iter().filter_map(|line| line.why) {
+            *reasons.entry(reason).or_default() += 1;
+        }
+        Self {
+            total: lines.len(),
+            succeeded: count(&|line| line.phase == NodePhase::Successful),
+            failed: count(&|line| line.phase.is_failed()),
+            reasons,
+        }
+    }
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests;
