@@ -338,6 +338,16 @@ mod tests {
     }
 
     #[rstest]
+    #[case::the_order_is_over_first(100, 30, 30)]
+    #[case::the_campaign_is_over_first(25, 30, 15)]
+    fn a_campaign_may_bound_each_order_and_itself(#[case] deadline: i64, #[case] order: i64, #[case] want: i64) {
+        let mut both = terms(60, Some(deadline), PullWhen::IfNotPresent);
+        both.seconds_per_order = Some(order);
+        let policy = tuned(&[(&both, true)], false).pull_policy;
+        assert_eq!(policy.active_deadline_seconds, Some(want));
+    }
+
+    #[rstest]
     #[case::an_owner_that_waits_wants_a_pull(true, false, Some("Always"))]
     #[case::the_one_that_wanted_it_has_it(false, true, Some("IfNotPresent"))]
     #[case::nobody_waits(false, false, None)]

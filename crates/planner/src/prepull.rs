@@ -7,15 +7,15 @@
 //! | [`images`], [`secret`] | which images, with which Secrets? |
 //! | [`nodes`] | which nodes, and who fails before anything is tried? |
 //! | [`overriders`], [`label_line`] | what do images and Secrets become on a node? |
-//! | [`task`] | what is a node asked for, and what does it say to all of it? |
+//! | [`task`], [`reports`] | what is a node asked for, and what does it say to all of it? |
 //! | [`dress`] | what else do its entries need? |
 //! | [`tolerance`], [`verdict`] | is it over, and how did it end? |
 //! | [`status`], [`shed`] | what does the job say about itself? |
 //! | [`words`] | in which words? |
 //!
 //! A job runs like this: [`PrePull::of`] reads it, [`nodes::choose`] chooses its nodes, [`PrePull::tasks`] gives each its
-//! images, [`PrePull::campaign`] makes it a [`Progress`](crate::Progress). Each node is shown to the progress with
-//! [`NodeReport::claim_view`](task::NodeReport::claim_view) as its claim; a step of the progress is [`NodeTask::claim`] or
+//! images, [`PrePull::campaign`] makes it a [`Progress`](crate::Progress). Each node is looked at
+//! by [`Reports::see`] and shown to the progress with [`NodeReport::claim_view`](task::NodeReport::claim_view) as its claim; a step of the progress is [`NodeTask::claim`] or
 //! [`NodeTask::release`] on the node's NodeImage.
 
 pub mod campaign;
@@ -24,6 +24,7 @@ pub mod images;
 pub mod label_line;
 pub mod nodes;
 pub mod overriders;
+pub mod reports;
 pub mod secret;
 pub mod shed;
 pub mod status;
@@ -36,9 +37,12 @@ pub mod words;
 mod defects;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod stories;
 
 pub use campaign::{PrePull, Refusal, Tasks};
 pub use nodes::{Before, Candidate, Choice};
+pub use reports::Reports;
 pub use secret::SecretRef;
-pub use status::{Reports, Run};
+pub use status::Run;
 pub use task::{NodeReport, NodeTask};

@@ -238,7 +238,7 @@ mod tests {
     #[case::short_digest(json!({"repo": "app", "tag": "sha256:abc"}), "is not an image reference")]
     #[case::capitals(json!("Nginx"), "images[0]: \"Nginx\" is not an image reference")]
     #[case::empty_text(json!(""), "is not an image reference")]
-    #[case::secret(json!({"repo": "app", "imageSecret": "secret"}), "imageSecret: \"secret/\" does not name a Secret")]
+    #[case::secret(json!({"repo": "app", "imageSecret": "secret"}), "imageSecret: \"secret\" does not name a Secret")]
     fn refuses_with_a_sentence(#[case] image: Value, #[case] want: &str) {
         let refusal = read(&image, None).unwrap_err();
         assert!(refusal.contains(want), "{refusal}");

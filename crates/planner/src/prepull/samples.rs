@@ -1,7 +1,7 @@
 //! A small fleet without a cluster: it does what the controller does around the pure functions, so that tests can tell
 //! whole stories.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,7 +12,7 @@ use larder_model::{Phase, Reason};
 use serde_json::{Value, json};
 
 use super::nodes::choose;
-use super::{Before, Candidate, Choice, NodeReport, PrePull, Reports, Run, Tasks, verdict};
+use super::{Before, Candidate, Choice, NodeReport, PrePull, Reports, Run, SecretRef, Tasks, verdict};
 use crate::finish::End;
 use crate::progress::{Outcome, Progress, Step};
 use crate::view::samples::at;
@@ -49,6 +49,8 @@ pub(crate) struct Fleet {
     pub(crate) tasks: Tasks,
     pub(crate) progress: Progress,
     pub(crate) said: Option<ImagePrePullJobStatus>,
+    pub(crate) missing_secrets: BTreeSet<SecretRef>,
+    pub(crate) reports: Reports,
 }
 
 /// Edge nodes that are ready, with this label each.
@@ -93,6 +95,8 @@ impl Fleet {
             tasks,
             progress,
             said: None,
+            missing_secrets: BTreeSet::new(),
+            reports: Reports::default(),
         };
         let all: Vec<NodeKey> = fleet.choice.fit().cloned().collect();
         for node in &all {
@@ -112,16 +116,38 @@ impl Fleet {
 
     /// Shows a node to the progress.
     pub(crate) fn show(&mut self, node: &NodeKey, now: Timestamp) {
-        let report = self.report(node);
+        let timeout = self.plan.timeout();
+        let claim = self.tasks.get(node).and_then(|task| {
+            let object = self.nodes.get(node).map(|record| &record.object);
+            let report = self
+                .reports
+                .see(node, task, object, self.plan.owner.uid.as_deref().unwrap())?;
+            Some(report.claim_view(timeout, now))
+        });
         let record = self.nodes.get(node);
         let block = match record {
             None => Some(Reason::NodeUnsuitable),
-            Some(record) => (!record.ready).then_some(Reason::NodeNotReady),
+            Some(record) if !record.ready => Some(Reason::NodeNotReady),
+            Some(_) => {
+                let task = self.tasks.get(node);
+                let lacks = task.is_some_and(|task| {
+                    task.secrets()
+                        .iter()
+                        .any(|secret| self.missing_secrets.contains(secret))
+                });
+                lacks.then_some(Reason::SecretMissing)
+            }
+        };
+        // A Secret is waited for without end, a node for its time.
+        let since = if block == Some(Reason::SecretMissing) {
+            now
+        } else {
+            at(0)
         };
         let view = NodeView {
             selected: true,
-            block: block.map(|reason| Block { reason, since: at(0) }),
-            claim: report.map(|report| report.claim_view(self.plan.timeout(), now)),
+            block: block.map(|reason| Block { reason, since }),
+            claim,
             heard: None,
         };
         self.progress.node_changed(node, view, now);
@@ -220,15 +246,12 @@ impl Fleet {
     /// What the job says, and what it says next is compared with.
     pub(crate) fn status(&mut self, seconds: i64) -> ImagePrePullJobStatus {
         let end = self.end(seconds);
-        let reports: Reports = {
-            let report = |node: &NodeKey| self.report(node).map(|report| (node.clone(), report));
-            self.choice.fit().filter_map(report).collect()
-        };
         let run = Run {
             plan: &self.plan,
             choice: &self.choice,
             tasks: &self.tasks,
-            reports: &reports,
+            reports: &self.reports,
+            missing_secrets: &self.missing_secrets,
         };
         let status = run.status(&mut self.progress, self.said.as_ref(), Some(1), end, at(seconds));
         self.said = Some(status.clone());

@@ -24,7 +24,9 @@ impl SecretRef {
     /// Reads `namespace/name`.
     pub fn parse(text: &str) -> Result<Self, SecretRefError> {
         let (namespace, name) = text.split_once('/').unwrap_or((text, ""));
-        Self::of(namespace, name)
+        Self::of(namespace, name).map_err(|_| SecretRefError {
+            given: text.chars().take(100).collect(),
+        })
     }
 
     /// Puts the two parts together.

@@ -3,7 +3,7 @@
 //!
 //! Everything follows from what the nodes say now: no text is left over from an earlier state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use larder_api::conditions::{self, reasons};
@@ -14,8 +14,9 @@ use larder_model::Reason;
 
 use super::campaign::{PrePull, Tasks};
 use super::nodes::{Choice, Chosen};
+use super::reports::Reports;
+use super::secret::SecretRef;
 use super::shed::{BUDGET, Details, fit};
-use super::task::NodeReport;
 use super::verdict::{Verdict, verdict};
 use super::words::{Event, JobPhase, NodePhase, State};
 use crate::campaign::whole_seconds;
@@ -30,9 +31,6 @@ mod shapes;
 
 use line::{Line, Standing, Work};
 
-/// What the nodes that have the order say to it.
-pub type Reports = BTreeMap<NodeKey, NodeReport>;
-
 /// A job that runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
@@ -44,6 +42,8 @@ pub struct Run<'a> {
     pub tasks: &'a Tasks,
     /// What they say to it.
     pub reports: &'a Reports,
+    /// Secrets that do not exist. Nodes that need one of them wait; the others go on.
+    pub missing_secrets: &'a BTreeSet<SecretRef>,
 }
 
 impl Run<'_> {
@@ -96,7 +96,7 @@ impl Run<'_> {
         let message = shorten(&notes.join("; "));
         let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
         match &verdict {
-            None => conditions.running(condition_reason(progress), &message),
+            None => conditions.running(self.condition_reason(progress), &message),
             Some(verdict) => conditions.ended(verdict.condition, &message),
         }
         status.progress.conditions = conditions.into_list();
@@ -134,6 +134,16 @@ impl Run<'_> {
         (self.choice.nodes.iter().map(line).collect(), details)
     }
 
+    fn condition_reason(self, progress: &Progress) -> &'static str {
+        let nobody_pulls = progress.counts().active == 0;
+        match progress.hold {
+            Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
+            Some(Hold::FleetPaused) => reasons::PAUSED,
+            _ if nobody_pulls && !self.missing_secrets.is_empty() => reasons::SECRET_MISSING,
+            _ => reasons::PULLING,
+        }
+    }
+
     /// What a person wants to know, beside the numbers.
     fn notes(self, progress: &Progress, sums: &Sums, verdict: Option<&Verdict>) -> Vec<String> {
         let Sums {
@@ -164,6 +174,11 @@ impl Run<'_> {
                 notes.push("too many nodes failed, waits for the pulls that are under way".to_owned());
             }
             _ => {}
+        }
+        if !self.missing_secrets.is_empty() {
+            let names: Vec<String> = self.missing_secrets.iter().map(ToString::to_string).collect();
+            let names = names.join(", ");
+            notes.push(format!("nodes wait for pull secrets that do not exist: {names}"));
         }
         notes
     }
@@ -228,14 +243,6 @@ fn legacy(lines: &[Line], verdict: Option<&Verdict>) -> (State, Event) {
     }
 }
 
-fn condition_reason(progress: &Progress) -> &'static str {
-    match progress.hold {
-        Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
-        Some(Hold::FleetPaused) => reasons::PAUSED,
-        _ => reasons::PULLING,
-    }
-}
-
 /// How many nodes are where.
 struct Sums {
     total: usize,
@@ -264,5 +271,7 @@ fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
+#[cfg(test)]
+mod large;
 #[cfg(test)]
 mod tests;

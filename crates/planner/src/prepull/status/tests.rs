@@ -375,6 +375,36 @@ fn a_missing_secret_is_named_by_the_job_and_counted() {
 }
 
 #[test]
+fn a_region_whose_secret_is_missing_does_not_hold_up_the_others() {
+    let overriders = json!([{
+        "nodeLabel": "region=east",
+        "overriders": {"secretOverriders": [{"component": "SecretName", "operator": "replace", "value": "east"}]},
+    }]);
+    let job = job(
+        &json!({"labelSelector": {}, "imageSecrets": "default/all"}),
+        &overriders,
+    );
+    let mut fleet = Fleet::start(&job, edge_nodes(&[("e", "east"), ("w", "west")]), &Before::default());
+    let east = crate::prepull::SecretRef::parse("default/east").unwrap();
+    fleet.missing_secrets.insert(east.clone());
+    assert_eq!(fleet.step(1), ["w"]);
+    let status = fleet.status(1);
+    assert_eq!(phases(&status), ["Pending", "InProgress"]);
+    assert_eq!(conditions(&status), [("Progressing", "Pulling")]);
+    let message = &status.progress.conditions[0].message;
+    assert!(
+        message.ends_with("nodes wait for pull secrets that do not exist: default/east"),
+        "{message}"
+    );
+    assert_eq!(status.progress.reasons, [("SecretMissing".to_owned(), 1)].into());
+    fleet.succeed("w", 2);
+    assert_eq!(fleet.step(3_600), [""; 0]);
+    assert_eq!(conditions(&fleet.status(3_600)), [("Progressing", "SecretMissing")]);
+    fleet.missing_secrets.remove(&east);
+    assert_eq!(fleet.step(3_601), ["e"], "it goes on when the Secret appears");
+}
+
+#[test]
 fn times_and_transitions_move_only_with_what_they_are_about() {
     let mut fleet = fleet(&json!({}), &["a", "b"]);
     let first = fleet.status(0);

@@ -1,0 +1,109 @@
+//! What a job's nodes have said so far. A success is never taken back: not by a later failure, which the contract sees to,
+//! and not because the node left the cluster with its NodeImage.
+
+use std::collections::BTreeMap;
+
+use larder_api::NodeImage;
+use larder_api::contract::Answer;
+
+use super::task::{NodeReport, NodeTask};
+use crate::view::NodeKey;
+
+/// The reports of a job's nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reports(BTreeMap<NodeKey, NodeReport>);
+
+impl Reports {
+    /// Looks at a node's NodeImage, or takes in that there is none. Gives back what the node's claims say, as far as it is
+    /// known.
+    pub fn see(
+        &mut self,
+        node: &NodeKey,
+        task: &NodeTask,
+        object: Option<&NodeImage>,
+        uid: &str,
+    ) -> Option<&NodeReport> {
+        match object {
+            Some(object) => match task.report(object, uid) {
+                Some(report) => {
+                    self.0.insert(node.clone(), report);
+                }
+                None => {
+                    self.0.remove(node);
+                }
+            },
+            None if self
+                .get(node)
+                .is_some_and(|report| report.answer() == Answer::Succeeded) => {}
+            None => {
+                self.0.remove(node);
+            }
+        }
+        self.get(node)
+    }
+
+    /// What a node said.
+    pub fn get(&self, node: &str) -> Option<&NodeReport> {
+        self.0.get(node)
+    }
+
+    /// Nodes that have the order, or are done with it.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nobody has the order.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(NodeKey, NodeReport)> for Reports {
+    fn from_iter<T: IntoIterator<Item = (NodeKey, NodeReport)>>(reports: T) -> Self {
+        Self(reports.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_model::{Phase, Reason};
+    use rstest::rstest;
+    use serde_json::json;
+
+    use crate::prepull::Before;
+    use crate::prepull::samples::{Fleet, edge_nodes, job};
+    use crate::view::samples::at;
+
+    #[rstest]
+    #[case::a_success_stays(Phase::Succeeded, None, "Successful")]
+    #[case::a_pull_that_was_under_way_is_lost(Phase::Pulling, None, "Pending")]
+    #[case::a_failure_is_lost_with_its_order(Phase::Failed, Some(Reason::Dns), "Pending")]
+    fn a_node_that_left_the_cluster(#[case] phase: Phase, #[case] reason: Option<Reason>, #[case] want: &str) {
+        let template = json!({"nodeNames": ["a", "b"], "failureTolerate": "1"});
+        let nodes = edge_nodes(&[("a", "east"), ("b", "east")]);
+        let mut fleet = Fleet::start(&job(&template, &json!([])), nodes, &Before::default());
+        fleet.step(0);
+        fleet.say("a", "nginx:1", phase, reason, 1);
+        fleet.nodes.remove("a");
+        fleet.show(&"a".into(), at(2));
+        let status = fleet.status(2);
+        assert_eq!(status.node_status[0].phase.as_deref(), Some(want));
+    }
+
+    #[test]
+    fn images_that_an_edit_added_are_still_owed() {
+        let template = json!({"nodeNames": ["a"]});
+        let mut fleet = Fleet::start(
+            &job(&template, &json!([])),
+            edge_nodes(&[("a", "east")]),
+            &Before::default(),
+        );
+        fleet.step(0);
+        fleet.succeed("a", 1);
+        let edited = json!({"nodeNames": ["a"], "images": ["nginx:1", "redis:7"]});
+        let mut edited = Fleet::start(&job(&edited, &json!([])), fleet.nodes, &Before::of(None, ["a".into()]));
+        assert_eq!(edited.step(2), ["a"]);
+        edited.say("a", "redis:7", Phase::Succeeded, None, 3);
+        assert_eq!(edited.status(3).phase.as_deref(), Some("Completed"));
+    }
+}
