@@ -27,6 +27,15 @@ pub(crate) enum Part {
     Status,
 }
 
+/// How the new state of an object was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// As a whole: the writer has seen the object that it replaces.
+    Replaced,
+    /// By the difference: the writer need not know the rest.
+    Patched,
+}
+
 /// Makes a new object ready to be stored.
 pub(crate) fn create(target: &Target, mut object: Object, now: jiff::Timestamp) -> Result<Object, ApiError> {
     let subject = target.subject();
@@ -80,10 +89,11 @@ pub(crate) fn update(
     old: &Object,
     mut object: Object,
     part: Part,
+    way: Way,
 ) -> Result<Change, ApiError> {
     let subject = target.subject();
     let name = current.name.name.as_str();
-    check_preconditions(target, current, &object)?;
+    check_preconditions(target, current, &object, way)?;
     keep_own(target, old, &mut object, part);
     fill_in(target, &mut object);
     let mut causes = metadata::check_update(&target.resource, &object, old);
@@ -128,7 +138,7 @@ fn is_over(resource: &Resource, object: &Object) -> bool {
         && namespace_is_emptied
 }
 
-fn check_preconditions(target: &Target, current: &Shared, object: &Object) -> Result<(), ApiError> {
+fn check_preconditions(target: &Target, current: &Shared, object: &Object, way: Way) -> Result<(), ApiError> {
     let subject = target.subject();
     let name = &current.name.name;
     let version = object::meta_str(object, "resourceVersion");
@@ -147,6 +157,10 @@ fn check_preconditions(target: &Target, current: &Shared, object: &Object) -> Re
     }
     let uid = object::meta_str(object, "uid");
     if !uid.is_empty() && uid != current.uid {
+        if way == Way::Patched {
+            let cause = Cause::invalid("metadata.uid", &format!("{uid:?}"), "field is immutable");
+            return Err(ApiError::invalid(&subject, name, &[cause]));
+        }
         let why = format!(
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
             current.uid

@@ -117,6 +117,9 @@ async fn answer(plane: Arc<Plane>, request: Request<Body>) -> Result<Response, A
         (Method::PUT, true) => update::update(&asked, whole(body).await?).await?,
         (Method::PATCH, true) => patch::patch(&asked, whole(body).await?).await?,
         (Method::DELETE, true) if !subresource => delete::one(&asked, whole(body).await?).await?,
+        (Method::PUT | Method::PATCH, false) if asked.target.resource.builtin.is_none() => {
+            return Err(ApiError::bad_request("name must be provided"));
+        }
         (Method::DELETE, false) => delete::collection(&asked, whole(body).await?).await?,
         _ => return Err(ApiError::method_not_allowed()),
     };

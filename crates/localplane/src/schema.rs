@@ -76,11 +76,30 @@ impl Schema {
     /// Everything that is wrong with `object`. Parts that are as they were in `old` are not judged again, so that a
     /// tightened schema does not stop other edits.
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>) -> Vec<Cause> {
-        let causes = validate::object(&self.root, object, old);
-        if causes.is_empty() {
-            self.rules.check(&self.root, object, old)
+        let mut causes = validate::object(&self.root, object, old);
+        if causes.iter().any(is_blocking) {
+            causes.push(Cause {
+                reason: "FieldValueInvalid",
+                message: "Invalid value: null: some validation rules were not checked because the object was invalid; \
+                          correct the existing errors to complete validation"
+                    .into(),
+                field: "<nil>".into(),
+            });
         } else {
-            causes
+            causes.extend(self.rules.check(&self.root, object, old));
         }
+        causes
     }
+}
+
+/// Whether rules could stumble over what is wrong.
+fn is_blocking(cause: &Cause) -> bool {
+    matches!(
+        cause.reason,
+        "FieldValueNotSupported"
+            | "FieldValueRequired"
+            | "FieldValueTooLong"
+            | "FieldValueTooMany"
+            | "FieldValueTypeInvalid"
+    )
 }

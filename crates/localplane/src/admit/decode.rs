@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::{
     builtin,
-    error::ApiError,
-    object::Object,
+    error::{ApiError, Cause, Subject},
+    object::{self, Object},
     registry::Shape,
     request::{FieldValidation, Target},
 };
@@ -104,6 +104,14 @@ fn check_kind(target: &Target, object: &mut Object) -> Result<(), ApiError> {
                     if field == "kind" { "Kind" } else { "apiVersion" },
                     Value::Object(object.clone())
                 )));
+            }
+            Some(is) if is != want && field == "kind" && target.resource.builtin.is_none() => {
+                let subject = Subject {
+                    kind: is.to_owned(),
+                    ..target.subject()
+                };
+                let cause = Cause::invalid("kind", &format!("{is:?}"), format!("must be {want}"));
+                return Err(ApiError::invalid(&subject, object::meta_str(object, "name"), &[cause]));
             }
             Some(is) if is != want => {
                 return Err(ApiError::bad_request(format!(

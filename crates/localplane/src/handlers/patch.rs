@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{Asked, update::write};
 use crate::{
-    admit, answer,
+    admit::{self, Way},
+    answer,
     error::ApiError,
     object::{self, Object},
     patch::{json, merge, strategic},
@@ -45,7 +46,7 @@ pub(super) async fn patch(asked: &Asked, body: Bytes) -> Result<Response, ApiErr
             *told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = incoming.warnings;
             check_identity(&incoming.object, &key.name)?;
             let old = current.object(&target.version().api_version());
-            admit::update(&target, &current, &old, incoming.object, part)
+            admit::update(&target, &current, &old, incoming.object, part, Way::Patched)
         }
     };
     let response = write(asked, key, decide).await?;

@@ -9,7 +9,7 @@ use super::{
     create::{as_json, check_namespace},
 };
 use crate::{
-    admit::{self, Incoming},
+    admit::{self, Incoming, Way},
     answer,
     error::ApiError,
     object,
@@ -40,7 +40,7 @@ pub(super) async fn update(asked: &Asked, body: Bytes) -> Result<Response, ApiEr
                 .get(&key)
                 .ok_or_else(|| ApiError::not_found(&target.subject(), &key.name.name))?;
             let old = current.object(&target.version().api_version());
-            admit::update(&target, &current, &old, object.clone(), part)
+            admit::update(&target, &current, &old, object.clone(), part, Way::Replaced)
         }
     };
     let response = write(asked, key, decide).await?;

@@ -9,8 +9,13 @@ const MOST: usize = 10_000;
 
 /// Applies the operations in `patch` to `target`.
 pub(crate) fn apply(target: &mut Value, patch: Value) -> Result<(), ApiError> {
-    let patch: json_patch::Patch = serde_json::from_value(patch)
-        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+    let operations = patch.as_array().filter(|list| list.iter().all(Value::is_object));
+    if operations.is_none() {
+        return Err(ApiError::bad_request(
+            "error decoding patch: a JSON patch must be a list of operations",
+        ));
+    }
+    let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|_| ApiError::unprocessable())?;
     if MOST < patch.0.len() {
         return Err(ApiError::too_large(MOST));
     }

@@ -1,11 +1,13 @@
 //! JSON merge patch: objects are merged key by key, null removes, everything else replaces.
+//!
+//! A list that comes in loses the nulls in its objects too, which the RFC does not say and the cluster's API server does.
 
 use serde_json::{Map, Value};
 
 /// Applies `patch` to `target`.
 pub(crate) fn apply(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
-        *target = patch.clone();
+        *target = without_nulls(patch);
         return;
     };
     if !target.is_object() {
@@ -19,6 +21,19 @@ pub(crate) fn apply(target: &mut Value, patch: &Value) {
                 apply(target.entry(key.clone()).or_insert(Value::Null), value);
             }
         }
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        Value::Object(map) => map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        scalar => scalar.clone(),
     }
 }
 
@@ -36,6 +51,7 @@ mod tests {
     #[case::removes(json!({"a": 1, "b": 2}), json!({"a": null}), json!({"b": 2}))]
     #[case::merges_deep(json!({"a": {"b": 1, "c": 2}}), json!({"a": {"c": null}}), json!({"a": {"b": 1}}))]
     #[case::lists_are_replaced(json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]}))]
+    #[case::nulls_in_objects_of_lists_vanish(json!({}), json!({"a": [{"b": null, "c": 1}, null]}), json!({"a": [{"c": 1}, null]}))]
     #[case::nulls_inside_new_objects_vanish(json!({}), json!({"a": {"b": null}}), json!({"a": {}}))]
     #[case::an_object_replaces_a_scalar(json!({"a": 1}), json!({"a": {"b": 1}}), json!({"a": {"b": 1}}))]
     fn applies(#[case] mut target: Value, #[case] patch: Value, #[case] want: Value) {

@@ -104,7 +104,7 @@ async fn of_two_who_read_the_same_version_one_must_read_again() {
     let guarded = json!({"metadata": {"resourceVersion": revision(&read).to_string(), "labels": {"who": "third"}}});
     requests.merge(&path, &guarded).await.refused(409);
     let other = json!({"metadata": {"uid": "4afcff36-c096-4678-b41f-ffb8057d51c6"}});
-    requests.merge(&path, &other).await.refused(409);
+    requests.merge(&path, &other).await.refused(422);
 }
 
 #[tokio::test]
