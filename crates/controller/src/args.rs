@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(long, env = "LARDER_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Namespace of the Lease and of the controller's own Events
+    /// Namespace of the controller's Lease
     #[arg(long, env = "LARDER_NAMESPACE", default_value = larder_api::names::LARDER_NAMESPACE)]
     pub namespace: String,
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::api::Api;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Config, watcher};
+use kube::runtime::watcher::{Config, Event, watcher};
 use larder_api::NodeImage;
 use larder_api::contract::{Answer, answer};
 use tokio::sync::watch;
@@ -30,18 +30,26 @@ impl Cluster {
         let task = tokio::spawn(async move {
             let mut open = BTreeMap::new();
             let mut events = pin!(watcher(orders, Config::default()).default_backoff());
+            // While a list comes in, what was known of the other nodes is of another time.
+            let mut listing = true;
             while let Some(event) = events.next().await {
-                let Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = event else {
-                    continue;
-                };
-                let node = object.metadata.name.clone().unwrap_or_default();
-                open.insert(node, is_open(&object, &name, &tag));
-                let count = open.values().filter(|open| **open).count();
-                sender.send_if_modified(|most| {
-                    let more = count > *most;
-                    *most = (*most).max(count);
-                    more
-                });
+                match event {
+                    Ok(Event::Init) => {
+                        listing = true;
+                        open.clear();
+                    }
+                    Ok(Event::InitDone) => listing = false,
+                    Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                        let node = object.metadata.name.clone().unwrap_or_default();
+                        open.insert(node, is_open(&object, &name, &tag));
+                    }
+                    Ok(Event::Delete(object)) => drop(open.remove(&object.metadata.name.unwrap_or_default())),
+                    Err(_) => listing = true,
+                }
+                if !listing {
+                    let count = open.values().filter(|open| **open).count();
+                    sender.send_modify(|most| *most = (*most).max(count));
+                }
             }
         });
         Orders { task, most }

@@ -113,8 +113,24 @@ async fn two_controllers_at_once() {
     let image = image(&registry, 25).await;
     let mut cluster = Cluster::start(3).await;
     let mut second = cluster.second_controller().await;
+    let name = image.reference.trim_end_matches(":v1");
+    let orders = cluster.watch_orders(name, "v1");
     begun(&cluster, &image).await;
     cluster.controller.kill().unwrap();
     ends_well(&cluster, &image, 3).await;
+    assert_eq!(
+        orders.most_at_once(SOON).await,
+        1,
+        "parallelism over a change of leaders"
+    );
+    for node in &cluster.nodes {
+        let node_image = cluster.node_image(&node.name).await;
+        assert_eq!(
+            node_image.result(name, "v1").unwrap().attempts,
+            Some(1),
+            "pulls on {}",
+            node.name
+        );
+    }
     second.kill().unwrap();
 }
