@@ -15,6 +15,7 @@
 //! | [`retention`] | which entries leave it, and when? |
 //! | [`status`] | what does a job say about itself? |
 //! | [`explain`] | why did this node not move? |
+//! | [`prepull`] | what is different for KubeEdge's jobs, which have several images and rules of their own? |
 //!
 //! The node's half is [`node`]: what one agent does next.
 //!

@@ -33,7 +33,8 @@ pub struct Terms {
     pub pin: bool,
 }
 
-/// Claims an image for a campaign, or claims it anew. The entry's rules follow by [`tune`].
+/// Claims an image for a campaign, or claims it anew. The entry's rules follow in
+/// [`sweep`](crate::retention::sweep).
 pub fn claim(spec: &mut NodeImageSpec, old: &NodeImage, image: &ImageRef, owner: &ObjectReference, now: Timestamp) {
     let tag = image.tag_text();
     let tags = &mut spec.images.entry(image.name().to_owned()).or_default().tags;

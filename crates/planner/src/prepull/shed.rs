@@ -33,7 +33,7 @@ impl Details {
     pub(super) fn that_may_fit(done: usize, others: usize, images: usize) -> Self {
         let fits = |nodes: usize| nodes.saturating_mul(images).saturating_mul(IMAGE_BYTES_MIN) <= BUDGET;
         Self {
-            of_done_nodes: fits(done + others),
+            of_done_nodes: fits(done.saturating_add(others)),
             of_others: fits(others),
         }
     }

@@ -1,6 +1,7 @@
 //! Whether a job is over, and how it ended.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use larder_api::conditions::{self, reasons};
 use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
 
@@ -67,9 +68,20 @@ pub fn verdict(plan: &PrePull, end: End, failed: usize, total: usize) -> Verdict
     }
 }
 
-/// Whether a status says that its job is over; such a job is never run again. Jobs of KubeEdge before 1.21 say so by
-/// v1alpha1's `state` alone.
-pub fn is_over(status: &ImagePrePullJobStatus) -> bool {
+/// Whether a job is over; such a job is never run again. A job that was refused has not run yet: once it is edited, which
+/// its generation tells, it is looked at anew.
+pub fn is_over(status: &ImagePrePullJobStatus, generation: Option<i64>) -> bool {
+    let refused = |condition: &&Condition| {
+        let never_began = [reasons::INVALID_SPEC, reasons::NO_NODES_MATCHED].contains(&condition.reason.as_str());
+        condition.type_ == conditions::FAILED && condition.status == "True" && never_began
+    };
+    let refusal = status.progress.conditions.iter().find(refused);
+    let edited = refusal.is_some_and(|refusal| refusal.observed_generation.is_some_and(|seen| Some(seen) < generation));
+    says_over(status) && !edited
+}
+
+/// Jobs of KubeEdge before 1.21 say so by v1alpha1's `state` alone.
+fn says_over(status: &ImagePrePullJobStatus) -> bool {
     match status.phase.as_deref().filter(|phase| !phase.is_empty()) {
         Some(phase) => phase == JobPhase::Completed.as_str() || phase == JobPhase::Failure.as_str(),
         None => matches!(status.state.as_deref(), Some("Successful" | "Failed")),
@@ -84,7 +96,7 @@ pub fn began(status: &ImagePrePullJobStatus) -> Option<Timestamp> {
 /// When a job ended, as its status tells: by its condition, or where KubeEdge wrote it by the time of its last state.
 pub fn ended(status: &ImagePrePullJobStatus) -> Option<Timestamp> {
     let time = || status.time.as_deref().and_then(|time| time.parse().ok());
-    is_over(status)
+    says_over(status)
         .then(|| progressing_since(status, "False").or_else(time))
         .flatten()
 }
@@ -93,4 +105,44 @@ fn progressing_since(status: &ImagePrePullJobStatus, value: &str) -> Option<Time
     let mut said = status.progress.conditions.iter();
     let progressing = said.find(|condition| condition.type_ == conditions::PROGRESSING)?;
     (progressing.status == value).then_some(progressing.last_transition_time.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::prepull::status::refused;
+    use crate::view::samples::at;
+
+    #[rstest]
+    #[case::as_it_was(Some(3), true)]
+    #[case::edited(Some(4), false)]
+    #[case::generation_unknown(None, true)]
+    fn a_refused_job_gets_another_chance_when_it_is_edited(#[case] generation: Option<i64>, #[case] want: bool) {
+        let status = refused(None, Some(3), "images[0]: 7 is neither a text nor an object", at(0));
+        assert_eq!(is_over(&status, generation), want);
+    }
+
+    #[test]
+    fn a_job_that_ran_is_over_whatever_is_edited() {
+        let condition =
+            json!({"type": "Failed", "status": "True", "reason": "TooManyFailures", "observedGeneration": 3});
+        let status = serde_json::from_value(json!({"phase": "Failure", "conditions": [condition]})).unwrap();
+        assert!(is_over(&status, Some(4)));
+    }
+
+    #[rstest]
+    #[case::by_the_condition(
+        json!({"phase": "Completed", "time": "2027-01-15T07:00:00Z", "conditions": [{"type": "Progressing", "status": "False", "lastTransitionTime": "2027-01-15T08:00:00Z"}]}),
+        Some(at(0))
+    )]
+    #[case::by_the_time_that_kubeedge_wrote(json!({"state": "Successful", "time": "2027-01-15T08:00:00Z"}), Some(at(0)))]
+    #[case::nobody_knows(json!({"phase": "Completed"}), None)]
+    #[case::a_time_that_is_none(json!({"phase": "Completed", "time": "yesterday"}), None)]
+    #[case::it_runs(json!({"phase": "InProgress", "time": "2027-01-15T08:00:00Z"}), None)]
+    fn a_job_tells_when_it_ended(#[case] status: Value, #[case] want: Option<Timestamp>) {
+        assert_eq!(ended(&serde_json::from_value(status).unwrap()), want);
+    }
 }
