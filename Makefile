@@ -44,8 +44,8 @@ build: ## Build the release binaries into target/release
 	cargo build --workspace --release --bins --locked
 
 .PHONY: demo
-demo: setup ## Show what works today: the kinds on a real kube-apiserver (controller and agent are still to come)
-	cargo run --quiet --locked --package larder-testkit --example demo
+demo: ## Run everything on this machine: API server, controller, three nodes, a registry, the example jobs
+	cargo run --locked --package larder -- up --demo
 
 .PHONY: bench-agent
 bench-agent: setup ## Measure the agent: memory, latencies, overhead over a bare CRI call

@@ -54,6 +54,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "larder-model",
             "larder-api",
+            "larder-planner",
+            "larder-agent",
+            "larder-controller",
+            "larder-registry",
+            "larder-runtime",
+            "larder-telemetry",
             "larder-localplane",
             "larder-sample-images",
             "larder-embedded",

@@ -5,19 +5,26 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use larder_model::ImageRef;
+use larder_runtime::RuntimeEndpoint;
 
 /// Container images on every node before anything needs them.
 #[derive(Debug, Parser)]
 #[command(
     name = "larder",
     version,
-    after_help = "Exit codes: 0 done; 1 the job failed or the file has faults; 2 wrong usage or file; 3 API not reachable; \
+    after_help = "Exit codes: 0 done; 1 the job failed, the lint found something, the plan does not fit; 2 wrong usage or file; 3 API not reachable; \
                   4 --timeout over; 130 interrupted."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) cluster: Cluster,
+
+    /// Print without colours, on a terminal too
+    #[arg(long, global = true, env = "NO_COLOR", value_parser = FalseyValueParser::new(), action = ArgAction::SetTrue)]
+    pub(crate) no_color: bool,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -26,8 +33,8 @@ pub(crate) struct Arguments {
 /// Which cluster, as in kubectl.
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
-    /// Path of the kubeconfig file
-    #[arg(long, global = true, env = "KUBECONFIG", value_name = "FILE")]
+    /// Path of the kubeconfig file; else KUBECONFIG says it, else it is ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
     /// Context of the kubeconfig file to use
@@ -47,6 +54,12 @@ pub(crate) enum Command {
     Run(Run),
     /// Show jobs: all of them, or one with its nodes
     Status(Status),
+    /// Say of each node why it waits, failed or was left out
+    Why(Why),
+    /// Ask the nodes what a job would pull and whether it fits; pulls nothing
+    Plan(Plan),
+    /// Pull images onto this machine, without any cluster
+    Pull(Pull),
     /// Check files by the rules of the CRDs, without a cluster
     Lint(Lint),
     /// Print the CRDs as YAML
@@ -80,6 +93,10 @@ pub(crate) struct Up {
     #[arg(long, requires = "demo")]
     pub(crate) keep: bool,
 
+    /// What goes into DIR/larder.log: a level, or target=level pairs with commas between them
+    #[arg(long, env = "LARDER_LOG", value_name = "FILTER", default_value = "info")]
+    pub(crate) log: String,
+
     #[arg(long, env = "XDG_DATA_HOME", hide = true)]
     pub(crate) data_home: Option<PathBuf>,
 
@@ -96,6 +113,104 @@ pub(crate) struct Run {
     /// Give up waiting after this long; the jobs go on
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+
+    /// Show each node too; in a large cluster there are many
+    #[arg(long)]
+    pub(crate) nodes: bool,
+
+    /// Form of the output; json and yaml come at the end, with nothing before
+    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Name of a job, with its kind in front if several kinds have one of that name: imagepulljob/web
+    pub(crate) job: String,
+
+    /// This node alone
+    pub(crate) node: Option<String>,
+
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// File with the jobs, as for run; - for standard input
+    #[arg(long, short, required = true, value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+
+    /// How long to wait for the nodes' answers
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
+    pub(crate) timeout: Duration,
+
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Pull {
+    /// The images
+    #[arg(required = true, value_name = "IMAGE", value_parser = ImageRef::parse)]
+    pub(crate) images: Vec<ImageRef>,
+
+    /// The runtime's socket, such as unix:///run/containerd/containerd.sock; without it the usual places are tried
+    #[arg(long, env = "LARDER_RUNTIME_ENDPOINT", value_name = "SOCKET", value_parser = RuntimeEndpoint::parse)]
+    pub(crate) runtime_endpoint: Option<RuntimeEndpoint>,
+
+    /// Into this folder (an OCI image layout) instead of a runtime
+    #[arg(long, value_name = "DIR", conflicts_with = "runtime_endpoint")]
+    pub(crate) to: Option<PathBuf>,
+
+    /// Ask the registry although an image of that name is there
+    #[arg(long)]
+    pub(crate) always: bool,
+
+    /// How long one try may take
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "600s")]
+    pub(crate) timeout: Duration,
+
+    /// Tries after the first
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) retries: u16,
+
+    /// Pulls at once
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub(crate) at_once: NonZeroUsize,
+
+    /// Folder of hosts.toml files, for mirrors and certificates
+    #[arg(
+        long,
+        env = "LARDER_HOSTS_DIR",
+        value_name = "DIR",
+        default_value = "/etc/containerd/certs.d"
+    )]
+    pub(crate) hosts_dir: PathBuf,
+
+    /// File with logins, as docker login writes it; else config.json in DOCKER_CONFIG or ~/.docker
+    #[arg(long, value_name = "FILE")]
+    pub(crate) registry_config: Option<PathBuf>,
+
+    /// Credential-provider configuration, as the kubelet's flag of the same name
+    #[arg(long, value_name = "FILE", requires = "image_credential_provider_bin_dir")]
+    pub(crate) image_credential_provider_config: Option<PathBuf>,
+
+    /// Where the credential-provider plugins lie, as the kubelet's flag of the same name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
+
+    #[arg(long, env = "DOCKER_CONFIG", hide = true)]
+    pub(crate) docker_config: Option<PathBuf>,
+
+    #[arg(long, env = "HOME", hide = true)]
+    pub(crate) home: Option<PathBuf>,
+
+    /// Form of the output; json and yaml come at the end, with nothing before
+    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]

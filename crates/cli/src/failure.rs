@@ -20,6 +20,14 @@ impl Failure {
         }
     }
 
+    /// It was done, and the outcome is bad.
+    pub(crate) fn bad(sentence: impl Into<String>) -> Self {
+        Self {
+            code: 1,
+            sentence: Some(sentence.into()),
+        }
+    }
+
     /// Wrong usage or file.
     pub(crate) fn wrong(sentence: impl Into<String>) -> Self {
         Self {
@@ -67,7 +75,10 @@ impl Failure {
                 ))
             }
             kube::Error::Api(status) => Self::wrong(format!("{doing}: {}", status.message)),
-            other => Self::unreachable(format!("{doing}: the API server cannot be reached: {}", chain(other))),
+            other => Self::unreachable(format!(
+                "{doing}: the API server cannot be reached: {}; check --kubeconfig and --context",
+                innermost(other)
+            )),
         }
     }
 
@@ -97,6 +108,15 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = next.source();
     }
     text
+}
+
+/// What is really wrong: clients wrap it in words about themselves.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
 }
 
 #[cfg(test)]

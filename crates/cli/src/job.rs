@@ -1,5 +1,7 @@
 //! What a person wants to know of a job, whatever its kind. Pure: objects in, a view out.
 
+use std::collections::BTreeMap;
+
 use kube::ResourceExt;
 use larder_api::conditions::{COMPLETE, FAILED};
 use larder_api::progress::JobProgress;
@@ -26,6 +28,9 @@ pub(crate) struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) eta_seconds: Option<i64>,
     pub(crate) message: String,
+    /// How many nodes failed or wait, for each reason.
+    #[serde(skip)]
+    pub(crate) reasons: BTreeMap<String, i32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -59,10 +64,30 @@ impl JobView {
         format!("{}/{}", self.kind.to_ascii_lowercase(), self.name)
     }
 
+    /// The title, with the namespace where there is one.
+    pub(crate) fn full_title(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{} in {namespace}", self.title()),
+            None => self.title(),
+        }
+    }
+
+    /// `NotFound 3, Timeout 1`, the most frequent first.
+    pub(crate) fn reasons_text(&self) -> String {
+        let mut reasons: Vec<(&String, i32)> = self.reasons.iter().map(|(reason, count)| (reason, *count)).collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let texts: Vec<String> = reasons
+            .iter()
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        texts.join(", ")
+    }
+
     fn with_progress(mut self, progress: &JobProgress) -> Self {
         self.bytes_total = progress.bytes_total;
         self.bytes_done = progress.bytes_done;
         self.eta_seconds = progress.eta_seconds;
+        self.reasons.clone_from(&progress.reasons);
         self.phase = phase(progress);
         self
     }

@@ -1,7 +1,7 @@
 //! Files with Kubernetes objects: YAML or JSON, several documents in one.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -32,8 +32,17 @@ impl Document {
     }
 }
 
+/// Reads all objects of these files.
+pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>, Failure> {
+    let mut documents = Vec::new();
+    for path in paths {
+        documents.extend(read(path)?);
+    }
+    Ok(documents)
+}
+
 /// Reads all objects of a file, or of standard input for `-`. `List` objects are taken apart.
-pub(crate) fn read(path: &Path) -> Result<Vec<Document>, Failure> {
+fn read(path: &Path) -> Result<Vec<Document>, Failure> {
     let shown = if path == Path::new("-") {
         "standard input".to_owned()
     } else {

@@ -1,6 +1,48 @@
 //! The one place that prints. A pipe that closed early (`larder status | head`) is the end of the output, not an error.
+//! Colours are for terminals, and for nobody who said no to them.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use crate::args::Format;
+use crate::failure::{Failure, chain};
+
+static NO_COLOR: AtomicBool = AtomicBool::new(false);
+
+/// What a colour means. None of them is needed to understand the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Good,
+    Bad,
+    Strong,
+    Faint,
+}
+
+/// Prints no colours from now on.
+pub(crate) fn without_colours() {
+    NO_COLOR.store(true, Ordering::Relaxed);
+}
+
+/// Whether standard output gets colours.
+pub(crate) fn has_colours() -> bool {
+    is_terminal() && !NO_COLOR.load(Ordering::Relaxed)
+}
+
+/// A text in a tone, where there are colours. The sixteen of the terminal's own palette: readable on light and dark.
+pub(crate) fn paint(tone: Tone, text: &str) -> String {
+    if !has_colours() {
+        return text.to_owned();
+    }
+    let code = match tone {
+        Tone::Good => "32",
+        Tone::Bad => "31",
+        Tone::Strong => "1",
+        Tone::Faint => "2",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
 
 /// Prints to standard output.
 pub(crate) fn print(text: &str) {
@@ -15,10 +57,25 @@ pub(crate) fn line(text: &str) {
     print(&format!("{text}\n"));
 }
 
+/// Prints a value as JSON or YAML; as a table, what `table` makes of it.
+pub(crate) fn value(format: Format, value: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
+    match format {
+        Format::Table => print(&table()),
+        Format::Json => {
+            let json = serde_json::to_string_pretty(value).map_err(|error| Failure::wrong(chain(&error)))?;
+            line(&json);
+        }
+        Format::Yaml => {
+            print(&serde_saphyr::to_string(value).map_err(|error| Failure::wrong(chain(&error)))?);
+        }
+    }
+    Ok(())
+}
+
 /// Prints a sentence to standard error.
 pub(crate) fn error(sentence: &str) {
     let stderr = std::io::stderr();
-    let mark = if stderr.is_terminal() {
+    let mark = if stderr.is_terminal() && !NO_COLOR.load(Ordering::Relaxed) {
         "\u{1b}[31merror:\u{1b}[0m"
     } else {
         "error:"

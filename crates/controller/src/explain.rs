@@ -32,7 +32,8 @@ pub struct Objects {
 #[error("the job is not served: {0}")]
 pub struct NotServed(String);
 
-/// What is to be said about each node that has a NodeImage; also about those that the job does not select.
+/// What is to be said about each node that has a NodeImage; also about those that the job does not select. The job need not
+/// exist yet.
 pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec<(String, Explanation)>, NotServed> {
     let hold = (!objects.missing_secrets.is_empty()).then(|| Hold::Secrets {
         missing: objects.missing_secrets.clone(),
@@ -54,13 +55,6 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
         }
     }
     Ok(found)
-}
-
-/// The nodes that a job selects, whether it exists yet or not.
-pub fn selected(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec<String>, NotServed> {
-    let found = look(job, objects, now)?.explain_job(None, now).map_err(NotServed)?;
-    let selected = found.into_iter().filter(|(_, said)| said.state != "NotSelected");
-    Ok(selected.map(|(node, _)| node).collect())
 }
 
 /// What a list job would make of itself: one job for each image.

@@ -1,6 +1,8 @@
 //! The data folder: what is where, and that nobody else may read it.
 //!
 //! ```text
+//! DATA/lock                  held by the one process that uses the folder
+//! DATA/larder.log            what the parts have to say; the part before the last 10 MB is larder.log.1
 //! DATA/kubeconfig            for kubectl; written anew with every start
 //! DATA/token                 the password of the API server
 //! DATA/objects.redb          all objects
@@ -8,7 +10,7 @@
 //! DATA/nodes/NAME/images/    its images, where there is no container runtime
 //! ```
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -17,36 +19,85 @@ use rand::Rng;
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 
+/// A log that has grown beyond this is put aside when the next process begins.
+const LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
+
 /// What is wrong with the data folder.
 #[derive(Debug, Error)]
-#[error("the data folder cannot be used: {path}; choose another one with --data")]
-pub struct DataError {
-    path: PathBuf,
-    #[source]
-    source: io::Error,
+pub enum DataError {
+    /// It cannot be read or written.
+    #[error("the data folder cannot be used: {path}; choose another one with --data")]
+    Unusable {
+        /// What of it.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process uses it.
+    #[error("another larder is running on {folder}; stop it, or choose another folder with --data")]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+    },
 }
 
 impl DataError {
     fn at(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
-        move |source| Self {
+        move |source| Self::Unusable {
             path: path.to_owned(),
             source,
         }
     }
 }
 
-/// An open data folder.
-pub(crate) struct Data {
+/// The data folder, ours alone until it is dropped or the process ends, however it ends.
+#[derive(Debug)]
+pub struct DataFolder {
     folder: PathBuf,
+    _lock: File,
 }
 
-impl Data {
-    /// Opens the folder, or makes it.
-    pub(crate) fn open(folder: &Path) -> Result<Self, DataError> {
+impl DataFolder {
+    /// Opens the folder, or makes it, and keeps others out.
+    pub fn open(folder: &Path) -> Result<Self, DataError> {
         make(folder)?;
-        Ok(Self {
-            folder: folder.to_owned(),
-        })
+        let path = folder.join("lock");
+        let mut options = OpenOptions::new();
+        let lock = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = lock.map_err(DataError::at(&path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                folder: folder.to_owned(),
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(DataError::Busy {
+                folder: folder.to_owned(),
+            }),
+            Err(TryLockError::Error(error)) => Err(DataError::at(&path)(error)),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where the log is.
+    pub fn log_path(&self) -> PathBuf {
+        self.folder.join("larder.log")
+    }
+
+    /// The log, to write on at its end.
+    pub fn open_log(&self) -> Result<File, DataError> {
+        let path = self.log_path();
+        let long = fs::metadata(&path).is_ok_and(|file| LOG_BYTES_MAX < file.len());
+        if long {
+            fs::rename(&path, path.with_extension("log.1")).map_err(DataError::at(&path))?;
+        }
+        let mut options = OpenOptions::new();
+        let opened = options.append(true).create(true).mode(0o600).open(&path);
+        opened.map_err(DataError::at(&path))
     }
 
     /// The file of all objects.
@@ -121,7 +172,7 @@ mod tests {
     #[test]
     fn the_token_stays_and_only_the_owner_reads_it() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Data::open(&folder.path().join("deep/larder")).unwrap();
+        let data = DataFolder::open(&folder.path().join("deep/larder")).unwrap();
         let first = data.token().unwrap();
         assert_eq!(first.expose_secret().len(), 43);
         assert_eq!(data.token().unwrap().expose_secret(), first.expose_secret());
@@ -134,7 +185,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = Data::open(&file).map(drop).unwrap_err();
+        let error = DataFolder::open(&file).map(drop).unwrap_err();
         assert!(error.to_string().contains("choose another one with --data"), "{error}");
+    }
+
+    #[test]
+    fn nobody_else_gets_in_until_it_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = DataFolder::open(folder.path()).unwrap();
+        let error = DataFolder::open(folder.path()).map(drop).unwrap_err();
+        assert!(
+            error.to_string().starts_with("another larder is running on /"),
+            "{error}"
+        );
+        drop(first);
+        DataFolder::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_long_log_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(folder.path()).unwrap();
+        data.open_log().unwrap().set_len(LOG_BYTES_MAX + 1).unwrap();
+        let mut log = data.open_log().unwrap();
+        log.write_all(b"new").unwrap();
+        assert_eq!(fs::read_to_string(data.log_path()).unwrap(), "new");
+        let aside = folder.path().join("larder.log.1");
+        assert_eq!(fs::metadata(aside).unwrap().len(), LOG_BYTES_MAX + 1);
     }
 }

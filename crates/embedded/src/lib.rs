@@ -11,8 +11,11 @@ mod node;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use kube::Client;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use larder_api::NodeImage;
 use larder_controller::run::{Controller, RunError};
 use larder_localplane::{Config, ListenError, Listening, Localplane, StartError as PlaneError, Tokens};
 use larder_telemetry::{Health, Registry};
@@ -20,16 +23,17 @@ use thiserror::Error;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use data::DataError;
+pub use data::{DataError, DataFolder};
 pub use node::{Node, NodeError, Runtime};
 
-use crate::data::Data;
+use crate::node::RunningNode;
+
+/// How long to wait before the parts are asked again whether they are ready.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where everything is kept.
-    pub data: PathBuf,
     /// Where kubectl is served; port 0 lets the system choose.
     pub address: SocketAddr,
     /// The nodes.
@@ -61,6 +65,14 @@ pub enum StartError {
     },
 }
 
+/// Parts that were not ready in time, and what they waited for.
+#[derive(Debug, Error)]
+#[error("not ready after {} s: {parts}", .limit.as_secs())]
+pub struct NotReady {
+    limit: Duration,
+    parts: String,
+}
+
 /// Everything, running.
 pub struct Embedded {
     plane: Localplane,
@@ -68,14 +80,15 @@ pub struct Embedded {
     client: Client,
     kubeconfig: PathBuf,
     controller: JoinHandle<Result<(), RunError>>,
-    agents: Vec<JoinHandle<()>>,
+    health: Health,
+    nodes: Vec<RunningNode>,
     stop: CancellationToken,
+    _data: DataFolder,
 }
 
 impl Embedded {
     /// Starts all parts. They run until [`Embedded::shutdown`].
-    pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let data = Data::open(&settings.data)?;
+    pub async fn start(data: DataFolder, settings: Settings) -> Result<Self, StartError> {
         let plane = Localplane::start(Config {
             data: Some(data.objects()),
             ..Config::new(larder_api::crds())
@@ -87,7 +100,7 @@ impl Embedded {
         let client = Client::new(plane.service(), "default");
         let stop = CancellationToken::new();
 
-        let mut agents = Vec::new();
+        let mut nodes = Vec::new();
         for node in &settings.nodes {
             let started = node
                 .start(
@@ -97,21 +110,69 @@ impl Embedded {
                     stop.clone(),
                 )
                 .await;
-            agents.push(started.map_err(|source| StartError::Node {
+            nodes.push(started.map_err(|source| StartError::Node {
                 name: node.name.to_string(),
                 source,
             })?);
         }
-        let controller = tokio::spawn(controller(client.clone(), stop.clone()));
+        let health = Health::default();
+        let controller = tokio::spawn(controller(client.clone(), health.clone(), stop.clone()));
         Ok(Self {
             plane,
             listening,
             client,
             kubeconfig,
             controller,
-            agents,
+            health,
+            nodes,
             stop,
+            _data: data,
         })
+    }
+
+    /// Waits until the controller and the agents are ready and every node has its NodeImage, so that a job that is created
+    /// now finds its nodes.
+    pub async fn ready(&self, limit: Duration) -> Result<(), NotReady> {
+        let mut waits_for = String::new();
+        let ready = async {
+            loop {
+                match self.waits_for().await {
+                    Some(parts) => waits_for = parts,
+                    None => return,
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        };
+        let in_time = tokio::time::timeout(limit, ready).await;
+        in_time.map_err(|_| NotReady {
+            limit,
+            parts: waits_for,
+        })
+    }
+
+    /// What is not ready yet.
+    async fn waits_for(&self) -> Option<String> {
+        let controller = self
+            .health
+            .not_ready()
+            .map(|why| format!("controller ({})", why.trim()));
+        let node_images: Api<NodeImage> = Api::all(self.client.clone());
+        let node_images = match node_images.list(&ListParams::default()).await {
+            Ok(list) => list.items,
+            Err(error) => return Some(format!("API server ({error})")),
+        };
+        let nodes = self.nodes.iter().filter_map(|node| {
+            let why = node.health.not_ready().map(|why| why.trim().replace('\n', ", "));
+            let object = node_images
+                .iter()
+                .find(|object| object.metadata.name.as_deref() == Some(node.name.as_str()));
+            let answered =
+                object.is_some_and(|object| object.status.as_ref().is_some_and(|status| status.agent.is_some()));
+            let why = why.or_else(|| (!answered).then(|| "its agent has not answered".to_owned()));
+            why.map(|why| format!("{} ({why})", node.name))
+        });
+        let parts: Vec<String> = controller.into_iter().chain(nodes).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// A client in this process.
@@ -140,8 +201,8 @@ impl Embedded {
                 "the controller ended abnormally"
             ),
         }
-        for agent in self.agents {
-            if let Err(error) = agent.await {
+        for node in self.nodes {
+            if let Err(error) = node.agent.await {
                 tracing::error!(error = &error as &dyn std::error::Error, "an agent ended abnormally");
             }
         }
@@ -151,14 +212,14 @@ impl Embedded {
 }
 
 /// The one controller of this process: there is nobody to compete with for a lease.
-async fn controller(client: Client, stop: CancellationToken) -> Result<(), RunError> {
+async fn controller(client: Client, health: Health, stop: CancellationToken) -> Result<(), RunError> {
     let settings = larder_controller::settings::Settings {
         leader_elect: false,
         ..larder_controller::settings::Settings::new("embedded".to_owned())
     };
     // Nobody asks an embedded controller for its numbers.
     let mut registry = Registry::default();
-    let controller = Controller::new(client, settings, &Health::default(), &mut registry);
+    let controller = Controller::new(client, settings, &health, &mut registry);
     let metrics = larder_controller::core::Metrics::default();
     let core = move |inputs| larder_controller::core::run(inputs, metrics);
     controller.run_around(core, stop).await

@@ -41,6 +41,14 @@ pub enum Runtime {
     Folder,
 }
 
+/// A node that runs.
+pub(crate) struct RunningNode {
+    pub(crate) name: NodeName,
+    /// Of its agent.
+    pub(crate) health: Health,
+    pub(crate) agent: JoinHandle<()>,
+}
+
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum NodeError {
@@ -65,7 +73,7 @@ impl Node {
         folder: &Path,
         hosts: Option<&Path>,
         stop: CancellationToken,
-    ) -> Result<JoinHandle<()>, NodeError> {
+    ) -> Result<RunningNode, NodeError> {
         let state = folder.join("state");
         std::fs::create_dir_all(&state)?;
         let key = KeyPair::load_or_create(&state.join("node.key"))?;
@@ -76,20 +84,26 @@ impl Node {
             hosts_dir: hosts.map(Path::to_owned),
             ..larder_agent::Settings::new(self.name.clone())
         };
+        let health = Health::default();
         let parts = Parts {
             client: client.clone(),
             runtime,
             credentials: Credentials::new(Some(key), None),
             clock: Clock::of_this_machine(),
             metrics: Metrics::default(),
-            health: Health::default(),
+            health: health.clone(),
         };
         let name = self.name.clone();
-        Ok(tokio::spawn(async move {
+        let agent = tokio::spawn(async move {
             if let Err(error) = larder_agent::run(settings, parts, stop).await {
                 tracing::error!(node = %name, error = &error as &dyn std::error::Error, "the agent ended early");
             }
-        }))
+        });
+        Ok(RunningNode {
+            name: self.name.clone(),
+            health,
+            agent,
+        })
     }
 
     async fn runtime(&self, folder: &Path, hosts: Option<&Path>) -> Result<RuntimeSource, NodeError> {

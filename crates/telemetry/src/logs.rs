@@ -1,8 +1,14 @@
-//! Logs go to standard error: standard output belongs to what a program is asked for.
+//! Logs go to standard error: standard output belongs to what a program is asked for. A program whose terminal belongs to
+//! a person writes them to a file.
 
+use std::fs::File;
 use std::str::FromStr;
+use std::sync::Mutex;
 
-use tracing_subscriber::{EnvFilter, filter::ParseError};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,18 +50,30 @@ pub enum LogError {
 
 /// Begins to log, for the whole process.
 pub fn init(format: LogFormat, filter: &str) -> Result<(), LogError> {
-    let parsed = EnvFilter::try_new(filter).map_err(|source| LogError::Filter {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(parse(filter)?));
+    subscriber.try_init().map_err(|_| LogError::Twice)
+}
+
+/// Begins to log to a file, as text, for the whole process.
+pub fn init_file(file: File, filter: &str) -> Result<(), LogError> {
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(Mutex::new(file))
+        .with_ansi(false);
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(parse(filter)?));
+    subscriber.try_init().map_err(|_| LogError::Twice)
+}
+
+/// Levels by target, and nothing more: filters by span fields would bring regular expressions, a megabyte of them.
+fn parse(filter: &str) -> Result<Targets, LogError> {
+    filter.parse().map_err(|source| LogError::Filter {
         filter: filter.to_owned(),
         source,
-    })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(parsed)
-        .with_writer(std::io::stderr);
-    let begun = match format {
-        LogFormat::Text => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-    };
-    begun.map_err(|_| LogError::Twice)
+    })
 }
 
 #[cfg(test)]

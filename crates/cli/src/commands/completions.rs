@@ -3,12 +3,10 @@
 use clap::CommandFactory;
 
 use crate::args::Arguments;
-use crate::failure::Failure;
 use crate::output;
 
-pub(crate) fn run(shell: clap_complete::Shell) -> Result<(), Failure> {
+pub(crate) fn run(shell: clap_complete::Shell) {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "larder", &mut script);
     output::print(&String::from_utf8_lossy(&script));
-    Ok(())
 }

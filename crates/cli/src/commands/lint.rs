@@ -14,19 +14,20 @@ use crate::manifest::{self, Document};
 use crate::output;
 
 pub(crate) async fn run(arguments: Lint) -> Result<(), Failure> {
-    let mut documents = Vec::new();
-    for file in &arguments.files {
-        documents.extend(manifest::read(file)?);
-    }
+    let documents = manifest::read_all(&arguments.files)?;
     let crds = larder_api::crds();
     let plane = Localplane::start(Config::new(crds.clone())).await;
     let plane = plane.map_err(|error| Failure::wrong(format!("the rules cannot be loaded: {}", chain(&error))))?;
     let client = Client::new(plane.service(), "default");
     let mut faults = 0;
     for document in &documents {
+        let title = format!("{}: {}", document.place, document.title());
+        if !is_ours(&crds, document.text("/apiVersion")) {
+            output::line(&format!("{title}: not checked, it is none of Larder's kinds"));
+            continue;
+        }
         let found = check(&client, &crds, document).await?;
         faults += found.len();
-        let title = format!("{}: {}", document.place, document.title());
         if found.is_empty() {
             output::line(&format!("{title}: ok"));
         }
@@ -45,8 +46,9 @@ async fn check(
     document: &Document,
 ) -> Result<Vec<String>, Failure> {
     let Some(collection) = collection(crds, document.text("/apiVersion"), document.text("/kind")) else {
+        let served = "ImagePullJob, ImageListPullJob, NodeImage, ImagePrePullJob";
         return Ok(vec![format!(
-            "{} is none of Larder's kinds",
+            "{} has no such kind, or not in that version; there are {served}",
             document.text("/apiVersion")
         )]);
     };
@@ -102,6 +104,12 @@ async fn offer(client: &Client, address: &str, object: &Value) -> Result<Vec<Str
         }
         Err(error) => Err(Failure::from_api("checking", &error)),
     }
+}
+
+/// Whether a group is one of those that we serve kinds of.
+fn is_ours(crds: &[CustomResourceDefinition], api_version: &str) -> bool {
+    let group = api_version.split('/').next().unwrap_or_default();
+    crds.iter().any(|crd| crd.spec.group == group)
 }
 
 /// The address of a kind's objects, if it is one of ours and serves that version.

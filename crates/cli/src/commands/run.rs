@@ -1,17 +1,19 @@
 //! `larder run`: submits jobs, shows how far they are and exits with their outcome.
 
 pub(crate) mod follow;
+pub(crate) mod nodes;
 pub(crate) mod submit;
 
-use crate::args::{Cluster, Run};
+use serde_json::json;
+
+use self::follow::Detail;
+use crate::args::{Cluster, Format, Run};
 use crate::failure::Failure;
-use crate::{client, manifest};
+use crate::job::Phase;
+use crate::{client, manifest, output};
 
 pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure> {
-    let mut documents = Vec::new();
-    for file in &arguments.filename {
-        documents.extend(manifest::read(file)?);
-    }
+    let documents = manifest::read_all(&arguments.filename)?;
     let client = client::connect(cluster).await?;
     let jobs = submit::all(&client, &documents).await?;
     if jobs.is_empty() {
@@ -19,7 +21,12 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure
             "the file holds no job; give an ImagePullJob, ImageListPullJob or ImagePrePullJob",
         ));
     }
-    let end = follow::until_finished(&client, &jobs);
+    let detail = match (arguments.output, arguments.nodes) {
+        (Format::Json | Format::Yaml, _) => Detail::Nothing,
+        (Format::Table, true) => Detail::Nodes,
+        (Format::Table, false) => Detail::Jobs,
+    };
+    let end = follow::until_finished(&client, &jobs, detail);
     let finished = match arguments.timeout {
         None => end.await?,
         Some(limit) => tokio::time::timeout(limit, end).await.map_err(|_| {
@@ -29,9 +36,29 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure
             ))
         })??,
     };
-    if finished.iter().all(|view| view.phase == crate::job::Phase::Complete) {
+    output::value(arguments.output, &json!({ "jobs": finished }), String::new)?;
+    let failed: Vec<String> = finished
+        .iter()
+        .filter(|view| view.phase != Phase::Complete)
+        .map(|view| {
+            let reasons = view.reasons_text();
+            let reasons = if reasons.is_empty() {
+                String::new()
+            } else {
+                format!(" ({reasons})")
+            };
+            format!(
+                "{} failed on {} of {}{reasons}; see: larder why {}",
+                view.title(),
+                view.failed,
+                view.desired,
+                view.title()
+            )
+        })
+        .collect();
+    if failed.is_empty() {
         Ok(())
     } else {
-        Err(Failure::said())
+        Err(Failure::bad(failed.join("; ")))
     }
 }

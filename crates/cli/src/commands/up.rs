@@ -1,78 +1,105 @@
 //! `larder up`: everything on this machine, in one process, until Ctrl-C.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use larder_embedded::{Embedded, Node, Runtime, Settings};
+use larder_embedded::{DataFolder, Embedded, Node, Runtime, Settings, StartError};
 use larder_model::NodeName;
-use tokio::signal::unix::{SignalKind, signal};
+use larder_telemetry::logs;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::Up;
-use crate::demo;
 use crate::failure::{Failure, chain};
-use crate::output;
+use crate::{demo, output, stop};
+
+/// How long the parts may take to get ready. They take less than a second; a slow disk or a busy machine takes longer.
+const READY: Duration = Duration::from_mins(1);
 
 pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
+    let stop = stop::token()?;
     if arguments.demo {
-        return demonstrate(&arguments).await;
+        return demo::run(&arguments, &stop).await;
     }
-    let settings = settings(&arguments)?;
-    let (data, nodes) = (settings.data.display().to_string(), settings.nodes.len());
-    // Listened for from the beginning, so that a Ctrl-C while it starts is not lost.
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::wrong(error.to_string()))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::wrong(error.to_string()))?;
-    let embedded = Embedded::start(settings)
-        .await
-        .map_err(|error| Failure::wrong(chain(&error)))?;
-    output::line(&format!(
-        "Larder runs on {} with {nodes} node(s); data in {data}.",
-        embedded.url()
-    ));
+    let nodes = nodes(arguments.nodes.get())?;
+    let count = nodes.len();
+    let folder = data_folder(&arguments)?;
+    let Some(embedded) = start(&folder, &arguments, nodes, None, &stop).await? else {
+        return Ok(());
+    };
+    let kubeconfig = embedded.kubeconfig().display().to_string();
+    output::line(&format!("Larder runs on {} with {count} node(s).", embedded.url()));
+    output::line(&format!("Data and larder.log are in {}.", folder.display()));
     output::line("Stop it with Ctrl-C. In another terminal:");
     output::line("");
-    output::line(&format!("  export KUBECONFIG={}", embedded.kubeconfig().display()));
+    output::line(&format!("  export KUBECONFIG={kubeconfig}"));
     output::line("  kubectl get nodeimages");
     output::line("");
-    output::line(&format!("KUBECONFIG={}", embedded.kubeconfig().display()));
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    output::line("Stopping.");
+    output::line(&format!("KUBECONFIG={kubeconfig}"));
+    stop.cancelled().await;
+    output::line("Stopping; a second Ctrl-C ends at once.");
     embedded.shutdown().await;
     Ok(())
 }
 
-/// In a folder of its own, which goes with the end unless somebody named it.
-async fn demonstrate(arguments: &Up) -> Result<(), Failure> {
-    let folder = tempfile::Builder::new().prefix("larder-demo.").tempdir();
-    let folder = folder.map_err(|error| Failure::wrong(format!("no temporary folder can be made: {error}")))?;
-    let data = arguments.data.clone().unwrap_or_else(|| folder.path().to_owned());
+/// Starts everything and waits until it is ready; None if it was told to stop meanwhile.
+pub(crate) async fn start(
+    folder: &Path,
+    arguments: &Up,
+    nodes: Vec<Node>,
+    hosts: Option<PathBuf>,
+    stop: &CancellationToken,
+) -> Result<Option<Embedded>, Failure> {
+    let data = DataFolder::open(folder).map_err(|error| Failure::wrong(chain(&error)))?;
+    let log = data.open_log().map_err(|error| Failure::wrong(chain(&error)))?;
+    let log_path = data.log_path();
+    logs::init_file(log, &arguments.log).map_err(|error| Failure::wrong(error.to_string()))?;
     let settings = Settings {
-        data: data.clone(),
-        ..settings(arguments)?
+        address: arguments.listen,
+        hosts,
+        nodes,
     };
-    demo::play(&data, settings, arguments.keep).await
+    let embedded = tokio::select! {
+        started = Embedded::start(data, settings) => started.map_err(|error| refused(&error))?,
+        () = stop.cancelled() => return Ok(None),
+    };
+    let ready = tokio::select! {
+        ready = embedded.ready(READY) => ready.map(|()| true),
+        () = stop.cancelled() => Ok(false),
+    };
+    match ready {
+        Ok(true) => Ok(Some(embedded)),
+        Ok(false) => {
+            embedded.shutdown().await;
+            Ok(None)
+        }
+        Err(error) => {
+            embedded.shutdown().await;
+            Err(Failure::bad(format!("{error}; {} may say why", log_path.display())))
+        }
+    }
 }
 
-fn settings(arguments: &Up) -> Result<Settings, Failure> {
-    let count = arguments.nodes.get();
-    let nodes = (1..=count).map(|number| {
+/// One sentence, with what to do.
+fn refused(error: &StartError) -> Failure {
+    let advice = match error {
+        StartError::Listen(_) => "; choose another address with --listen",
+        StartError::Data(_) | StartError::Plane(_) | StartError::Node { .. } => "",
+    };
+    Failure::wrong(format!("{}{advice}", chain(error)))
+}
+
+/// The first is this machine; the others have folders of their own.
+fn nodes(count: usize) -> Result<Vec<Node>, Failure> {
+    let node = |number| {
         let name = NodeName::parse(&format!("node-{number}")).map_err(|error| Failure::wrong(error.to_string()))?;
-        // One node is this machine; the others have folders of their own.
-        let runtime = if number == 1 { Runtime::Machine } else { Runtime::Folder };
         Ok(Node {
             name,
             labels: BTreeMap::new(),
-            runtime,
+            runtime: if number == 1 { Runtime::Machine } else { Runtime::Folder },
         })
-    });
-    Ok(Settings {
-        data: data_folder(arguments)?,
-        address: arguments.listen,
-        hosts: None,
-        nodes: nodes.collect::<Result<_, Failure>>()?,
-    })
+    };
+    (1..=count).map(node).collect()
 }
 
 /// The user's data directory, as the desktop standards have it.
@@ -82,5 +109,7 @@ fn data_folder(arguments: &Up) -> Result<PathBuf, Failure> {
         arguments.data_home.clone().or(home).map(|folder| folder.join("larder"))
     };
     let chosen = arguments.data.clone().or_else(usual);
-    chosen.ok_or_else(|| Failure::wrong("there is no home directory to keep data in; give --data DIR"))
+    let chosen = chosen.ok_or_else(|| Failure::wrong("there is no home directory to keep data in; give --data DIR"))?;
+    // Others are told where it is, from wherever they are.
+    std::path::absolute(&chosen).map_err(|error| Failure::wrong(format!("{}: {error}", chosen.display())))
 }

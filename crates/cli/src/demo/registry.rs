@@ -17,9 +17,9 @@ use larder_sample_images::{Blob, Image};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Bytes that are sent at a time, and how long to wait between them: about 8 MB/s for each connection.
-const PIECE: usize = 256 * 1024;
-const PAUSE: Duration = Duration::from_millis(30);
+/// Bytes that are sent at a time, and how long to wait between them: about 3 MB/s for each connection.
+const PIECE: usize = 64 * 1024;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// One image in the registry.
 pub(crate) struct Offer {

@@ -3,22 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use futures::StreamExt;
-use kube::api::{Patch, PatchParams};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client};
-use larder_api::NodeImage;
+use kube::Client;
 use larder_embedded::{Node, Runtime};
-use larder_model::{ImageRef, NodeName, Phase as EntryPhase};
+use larder_model::NodeName;
 use larder_sample_images::Recipe;
 use serde_json::{Value, json};
 
 use super::registry::{DemoRegistry, Offer};
 use crate::commands::run::submit;
 use crate::failure::Failure;
-use crate::job::{JobView, Phase};
+use crate::job::Phase;
 use crate::manifest::{self, Document};
-use crate::output;
 
 /// The registries that the examples name and the demonstration's own stands in for.
 pub(crate) const REGISTRIES: [&str; 2] = ["docker.io", "registry.example"];
@@ -31,24 +26,40 @@ const MIB: usize = 1024 * 1024;
 /// One example.
 pub(crate) struct Act {
     pub(crate) title: &'static str,
-    pub(crate) says: String,
+    pub(crate) says: &'static str,
+    /// What a person would type or read.
+    pub(crate) how: &'static str,
     pub(crate) documents: Vec<Document>,
     pub(crate) ending: Ending,
 }
 
-/// What an example should come to.
+/// How an example is followed to its end, and which end it should have.
 pub(crate) enum Ending {
     /// Its job ends like this.
-    Job { phase: Phase },
+    Job(Expected),
     /// A node gets an image by an entry that is written by hand.
     Entry { node: &'static str, image: &'static str },
 }
 
+/// The end that an example should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) phase: Phase,
+    /// Nodes, or images of a list, that are done.
+    pub(crate) done: i32,
+    /// The one reason of all failures.
+    pub(crate) reason: Option<&'static str>,
+}
+
 impl Ending {
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn expected(&self) -> Expected {
         match self {
-            Ending::Job { phase } => *phase,
-            Ending::Entry { .. } => Phase::Complete,
+            Ending::Job(expected) => *expected,
+            Ending::Entry { .. } => Expected {
+                phase: Phase::Complete,
+                done: 1,
+                reason: None,
+            },
         }
     }
 }
@@ -63,10 +74,10 @@ pub(crate) fn images() -> Vec<Offer> {
     };
     vec![
         offer("library/nginx", "1.9.1", 10, 3, 6 * MIB, None),
-        offer("library/busybox", "1.29.2", 20, 1, MIB, None),
-        offer("library/ubuntu", "latest", 30, 1, 4 * MIB, None),
+        offer("library/busybox", "1.29.2", 20, 1, 4 * MIB, None),
+        offer("library/ubuntu", "latest", 30, 1, 5 * MIB, None),
         offer("models/large", "v1", 12, 4, 6 * MIB, None),
-        offer("team/app", "v1", 40, 2, 3 * MIB, Some(LOGIN)),
+        offer("team/app", "v1", 40, 2, 4 * MIB, Some(LOGIN)),
     ]
 }
 
@@ -109,52 +120,66 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
             "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob", "metadata": { "name": name }, "spec": spec,
         }))]
     };
-    let complete = || Ending::Job { phase: Phase::Complete };
+    let complete = |done| {
+        Ending::Job(Expected {
+            phase: Phase::Complete,
+            done,
+            reason: None,
+        })
+    };
     vec![
         Act {
             title: "two nodes by name",
-            says: "One image onto two nodes by name (imagepulljob-by-name.yaml):".into(),
+            says: "One image onto two nodes that are named",
+            how: "deploy/examples/kruise/imagepulljob-by-name.yaml",
             documents: example(include_str!(
                 "../../../../deploy/examples/kruise/imagepulljob-by-name.yaml"
             )),
-            ending: complete(),
+            ending: complete(2),
         },
         Act {
             title: "a list by label",
-            says: "Two images onto the nodes with a label, one of them there already (imagelistpulljob-by-label.yaml):"
-                .into(),
+            says: "Two images onto all nodes with a label; one is there already",
+            how: "deploy/examples/kruise/imagelistpulljob-by-label.yaml",
             documents: example(include_str!(
                 "../../../../deploy/examples/kruise/imagelistpulljob-by-label.yaml"
             )),
-            ending: complete(),
+            ending: complete(2),
         },
         Act {
             title: "private, with secrets",
-            says: "A private image onto all nodes, the login sealed to each (imagepulljob-private-registry.yaml):"
-                .into(),
+            says: "A private image onto all nodes, the login sealed to each",
+            how: "deploy/examples/kruise/imagepulljob-private-registry.yaml",
             documents: example(include_str!(
                 "../../../../deploy/examples/kruise/imagepulljob-private-registry.yaml"
             )),
-            ending: complete(),
+            ending: complete(3),
         },
         Act {
             title: "by digest",
-            says: "An image by digest onto all nodes at once; one layer is on some of them already:".into(),
+            says: "An image by digest; two nodes have one of its layers already",
+            how: "image: registry.example/models/large@sha256:…, parallelism: 3",
             documents: job(
                 "model",
                 json!({ "image": format!("registry.example/models/large@{digest}"), "parallelism": 3 }),
             ),
-            ending: complete(),
+            ending: complete(3),
         },
         Act {
             title: "a tag that is not there",
-            says: "A tag that does not exist: the job must end as failed, at once, with the reason:".into(),
+            says: "A tag that does not exist: must fail, at once, with the reason",
+            how: "image: nginx:1.9.l, parallelism: 3",
             documents: job("typo", json!({ "image": "nginx:1.9.l", "parallelism": 3 })),
-            ending: Ending::Job { phase: Phase::Failed },
+            ending: Ending::Job(Expected {
+                phase: Phase::Failed,
+                done: 0,
+                reason: Some("NotFound"),
+            }),
         },
         Act {
             title: "by hand, one node",
-            says: "An entry written by hand into one node's NodeImage (kubectl patch nodeimage node-3 …):".into(),
+            says: "An entry written by hand into one node's NodeImage",
+            how: "kubectl patch nodeimage node-3 --type=merge -p …",
             documents: Vec::new(),
             ending: Ending::Entry {
                 node: "node-3",
@@ -162,51 +187,6 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
             },
         },
     ]
-}
-
-/// Writes an entry into a NodeImage, as the guides do with kubectl, and waits for its result.
-pub(crate) async fn edit_node_image(
-    client: &Client,
-    node: &str,
-    image: &str,
-    act: &Act,
-) -> Result<Vec<JobView>, Failure> {
-    let image = ImageRef::parse(image).map_err(|error| Failure::wrong(error.to_string()))?;
-    let nodes: Api<NodeImage> = Api::all(client.clone());
-    let entry = json!({ "tag": image.tag_text(), "pullPolicy": { "ttlSecondsAfterFinished": 300 } });
-    let patch = json!({ "spec": { "images": { image.name(): { "tags": [entry] } } } });
-    let written = nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await;
-    written.map_err(|error| Failure::from_api("writing the NodeImage", &error))?;
-    let config = watcher::Config::default().fields(&format!("metadata.name={node}"));
-    let mut objects = watcher(nodes, config).default_backoff().touched_objects().boxed();
-    while let Some(object) = objects.next().await {
-        let Some(result) = object
-            .ok()
-            .and_then(|object| object.result(image.name(), &image.tag_text()).cloned())
-        else {
-            continue;
-        };
-        if result.phase().is_final() {
-            let done = result.phase() == EntryPhase::Succeeded;
-            output::line(&format!("nodeimage/{node}: {} {}", image, result.phase));
-            return Ok(vec![JobView {
-                kind: "NodeImage",
-                name: node.to_owned(),
-                phase: if done { Phase::Complete } else { Phase::Failed },
-                desired: 1,
-                succeeded: i32::from(done),
-                failed: i32::from(!done),
-                bytes_total: result.bytes_total,
-                bytes_done: result.bytes_done,
-                message: result.message.unwrap_or_default(),
-                ..JobView::default()
-            }]);
-        }
-    }
-    Err(Failure::unreachable(format!(
-        "the watch ended before «{}» did",
-        act.title
-    )))
 }
 
 fn document(object: Value) -> Document {

@@ -1,86 +1,163 @@
-//! What became of the examples, in one table.
+//! What became of the examples: one table, and whether it all went as it should.
 
 use std::time::Duration;
 
 use larder_model::ByteSize;
 
+use super::stage::Expected;
+use crate::failure::Failure;
 use crate::job::{JobView, Phase};
+use crate::output::{Tone, paint};
 
 /// What became of one example.
 pub(crate) struct Outcome {
     pub(crate) act: &'static str,
-    pub(crate) phase: Phase,
-    pub(crate) expected: Phase,
+    pub(crate) expected: Expected,
     pub(crate) views: Vec<JobView>,
     pub(crate) took: Duration,
 }
 
 impl Outcome {
-    pub(crate) fn as_expected(&self) -> bool {
-        self.phase == self.expected
+    fn phase(&self) -> Phase {
+        if !self.views.is_empty() && self.views.iter().all(|view| view.phase == Phase::Complete) {
+            Phase::Complete
+        } else {
+            Phase::Failed
+        }
+    }
+
+    fn count(&self, count: fn(&JobView) -> i32) -> i32 {
+        self.views.iter().map(count).sum()
+    }
+
+    fn reasons(&self) -> String {
+        let reasons: Vec<&str> = self
+            .views
+            .iter()
+            .flat_map(|view| view.reasons.keys())
+            .map(String::as_str)
+            .collect();
+        reasons.join(", ")
+    }
+
+    /// Phase, counts and reason, as the example should have them.
+    fn as_expected(&self) -> bool {
+        let Expected { phase, done, reason } = self.expected;
+        self.phase() == phase
+            && self.count(|view| view.succeeded) == done
+            && self.reasons() == reason.unwrap_or_default()
     }
 }
 
-/// One row for each example.
+/// One row for each example; fits into 80 columns.
 pub(crate) fn table(outcomes: &[Outcome]) -> String {
     let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
     crate::table::table(
-        &[
-            "EXAMPLE",
-            "ENDED",
-            "AS IT SHOULD",
-            "DONE",
-            "FAILED",
-            "BYTES",
-            "SECONDS",
-            "MESSAGE",
-        ],
+        &["EXAMPLE", "ENDED", "OK", "DONE", "FAILED", "BYTES", "TIME", "REASON"],
         &rows,
     )
 }
 
 fn row(outcome: &Outcome) -> Vec<String> {
-    let sum = |count: fn(&JobView) -> i32| outcome.views.iter().map(count).sum::<i32>().to_string();
     let bytes: i64 = outcome.views.iter().filter_map(|view| view.bytes_done).sum();
-    let message = outcome
-        .views
-        .first()
-        .map(|view| view.message.clone())
-        .unwrap_or_default();
+    let ok = if outcome.as_expected() {
+        paint(Tone::Good, "yes")
+    } else {
+        paint(Tone::Bad, "NO")
+    };
     vec![
         outcome.act.to_owned(),
-        outcome.phase.as_str().to_owned(),
-        if outcome.as_expected() { "yes" } else { "NO" }.to_owned(),
-        sum(|view| view.succeeded),
-        sum(|view| view.failed),
+        outcome.phase().as_str().to_owned(),
+        ok,
+        outcome.count(|view| view.succeeded).to_string(),
+        outcome.count(|view| view.failed).to_string(),
         ByteSize(u64::try_from(bytes).unwrap_or(0)).to_string(),
-        format!("{:.1}", outcome.took.as_secs_f64()),
-        message,
+        format!("{:.1}s", outcome.took.as_secs_f64()),
+        outcome.reasons(),
     ]
+}
+
+/// A sentence for a good end, a failure for any other.
+pub(crate) fn verdict(outcomes: &[Outcome], took: Duration) -> Result<String, Failure> {
+    let count = outcomes.len();
+    let wrong: Vec<&str> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.as_expected())
+        .map(|outcome| outcome.act)
+        .collect();
+    if wrong.is_empty() {
+        let seconds = took.as_secs_f64();
+        return Ok(format!("All {count} examples ended as they should, in {seconds:.1} s."));
+    }
+    Err(Failure::bad(format!(
+        "{} of {count} examples did not end as they should: {}",
+        wrong.len(),
+        wrong.join(", ")
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rstest::rstest;
 
-    #[test]
-    fn an_end_that_should_not_be_is_shouted() {
-        let outcome = Outcome {
-            act: "by digest",
-            phase: Phase::Failed,
-            expected: Phase::Complete,
+    /// An example of which two nodes are done and one is not.
+    fn outcome(expected: Expected) -> Outcome {
+        Outcome {
+            act: "a tag that is not there",
+            expected,
             views: vec![JobView {
                 desired: 3,
                 succeeded: 2,
                 failed: 1,
                 bytes_done: Some(2048),
+                phase: Phase::Failed,
+                reasons: [("CredentialsUnreadable".to_owned(), 1)].into(),
                 ..JobView::default()
             }],
             took: Duration::from_millis(1240),
-        };
-        insta::assert_snapshot!(table(&[outcome]), @r"
-        EXAMPLE     ENDED    AS IT SHOULD   DONE   FAILED   BYTES     SECONDS   MESSAGE
-        by digest   Failed   NO             2      1        2.0 KiB   1.2
+        }
+    }
+
+    const RIGHT: Expected = Expected {
+        phase: Phase::Failed,
+        done: 2,
+        reason: Some("CredentialsUnreadable"),
+    };
+
+    #[test]
+    fn an_end_that_should_not_be_is_shouted() {
+        let right = outcome(RIGHT);
+        let wrong = outcome(Expected {
+            phase: Phase::Complete,
+            ..RIGHT
+        });
+        insta::assert_snapshot!(table(&[right, wrong]), @r"
+        EXAMPLE                   ENDED    OK    DONE   FAILED   BYTES     TIME   REASON
+        a tag that is not there   Failed   yes   2      1        2.0 KiB   1.2s   CredentialsUnreadable
+        a tag that is not there   Failed   NO    2      1        2.0 KiB   1.2s   CredentialsUnreadable
         ");
+    }
+
+    #[rstest]
+    #[case::other_phase(Expected { phase: Phase::Complete, ..RIGHT })]
+    #[case::other_count(Expected { done: 3, ..RIGHT })]
+    #[case::other_reason(Expected { reason: Some("NotFound"), ..RIGHT })]
+    #[case::no_reason(Expected { reason: None, ..RIGHT })]
+    fn one_wrong_end_is_a_failure(#[case] expected: Expected) {
+        let failure = verdict(&[outcome(RIGHT), outcome(expected)], Duration::ZERO).unwrap_err();
+        assert_eq!(
+            failure.parts(),
+            (
+                1,
+                Some("1 of 2 examples did not end as they should: a tag that is not there")
+            )
+        );
+    }
+
+    #[test]
+    fn all_right_is_said_with_the_time() {
+        let sentence = verdict(&[outcome(RIGHT)], Duration::from_millis(2500)).unwrap();
+        assert_eq!(sentence, "All 1 examples ended as they should, in 2.5 s.");
     }
 }

@@ -1,29 +1,68 @@
 //! Follows jobs to their end: bars on a terminal, a line for each change in a pipe.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use kube::core::NamespaceResourceScope;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
+use larder_model::ByteSize;
 use serde::de::DeserializeOwned;
 
+use super::nodes::{NodeRows, Wanted};
 use super::submit::Submitted;
+use crate::bars::{self, Bar, Bars};
 use crate::failure::{Failure, chain};
-use crate::job::JobView;
-use crate::output;
+use crate::job::{JobView, Phase};
+use crate::output::{self, Tone};
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    Nothing,
+    Jobs,
+    Nodes,
+}
 
 /// Waits until every job has ended, and shows each change on the way.
-pub(crate) async fn until_finished(client: &Client, jobs: &[Submitted]) -> Result<Vec<JobView>, Failure> {
-    let bars = output::is_terminal().then(MultiProgress::new);
-    let each = jobs.iter().map(|job| {
-        let display = Display::new(bars.as_ref(), job);
-        one(client.clone(), job.clone(), display)
-    });
-    futures::future::try_join_all(each).await
+pub(crate) async fn until_finished(
+    client: &Client,
+    jobs: &[Submitted],
+    detail: Detail,
+) -> Result<Vec<JobView>, Failure> {
+    let bars = Bars::on_terminal().filter(|_| detail != Detail::Nothing);
+    let displays: Vec<Display> = jobs
+        .iter()
+        .map(|job| match (&bars, detail) {
+            (_, Detail::Nothing) => Display::Nothing,
+            (Some(bars), _) => Display::Bar {
+                bar: bars.add(&format!("  {}", job.name)),
+                moves_by_itself: detail == Detail::Jobs,
+            },
+            (None, _) => Display::Lines { last: None },
+        })
+        .collect();
+    // One job's bar is the sum of its nodes'; of several jobs each moves with its own count.
+    let whole = match displays.as_slice() {
+        [Display::Bar { bar, .. }] => Some(bar.clone()),
+        _ => None,
+    };
+    let each = jobs
+        .iter()
+        .zip(displays)
+        .map(|(job, display)| one(client.clone(), job.clone(), display));
+    let all = futures::future::try_join_all(each);
+    if detail != Detail::Nodes {
+        return all.await;
+    }
+    let mut rows = NodeRows::new(client, Wanted::Jobs(jobs.to_vec()), bars.as_ref(), whole);
+    let views = tokio::select! {
+        views = all => views,
+        never = rows.follow() => match never {},
+    };
+    rows.last_look().await;
+    views
 }
 
 async fn one(client: Client, job: Submitted, display: Display) -> Result<JobView, Failure> {
@@ -52,22 +91,23 @@ where
     let config = watcher::Config::default().fields(&format!("metadata.name={}", job.name));
     // The link may be bad: the watcher tries again, ever more rarely, and the jobs go on meanwhile.
     let mut events = watcher(api, config).default_backoff().boxed();
+    let mut seen = false;
+    let deleted = || Failure::bad(format!("{} {} was deleted before it ended", job.kind, job.name));
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(object) | watcher::Event::InitApply(object))) => {
+                seen = true;
                 let view = JobView::from(&object);
                 display.show(&view);
                 if view.phase.is_final() {
                     return Ok(view);
                 }
             }
-            Ok(Some(watcher::Event::Delete(_))) => {
-                return Err(Failure::wrong(format!(
-                    "{} {} was deleted before it ended",
-                    job.kind, job.name
-                )));
-            }
-            Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
+            Ok(Some(watcher::Event::Delete(_))) => return Err(deleted()),
+            // A list without it: it went while the link was down, or before we looked.
+            Ok(Some(watcher::Event::InitDone)) if !seen => return Err(deleted()),
+            Ok(Some(watcher::Event::Init)) => seen = false,
+            Ok(Some(watcher::Event::InitDone)) => {}
             Ok(None) => return Err(Failure::unreachable("the API server ended the watch for good")),
             Err(error) => display.trouble(&chain(&error)),
         }
@@ -76,49 +116,30 @@ where
 
 /// How one job is shown.
 enum Display {
-    Bar(ProgressBar),
+    Nothing,
+    Bar { bar: Bar, moves_by_itself: bool },
     Lines { last: Option<String> },
 }
 
 impl Display {
-    fn new(bars: Option<&MultiProgress>, job: &Submitted) -> Self {
-        let Some(bars) = bars else {
-            return Self::Lines { last: None };
-        };
-        let bar = bars.add(ProgressBar::new(0));
-        let style = ProgressStyle::with_template("{prefix:<32} {wide_bar:.green} {pos:>5}/{len:<5} {msg}");
-        if let Ok(style) = style {
-            bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
-        }
-        bar.set_prefix(format!("{}/{}", job.kind.to_ascii_lowercase(), job.name));
-        bar.enable_steady_tick(Duration::from_millis(200));
-        Self::Bar(bar)
-    }
-
     fn show(&mut self, view: &JobView) {
         match self {
-            Self::Bar(bar) => {
-                bar.set_length(u64::try_from(view.desired).unwrap_or(0));
-                bar.set_position(u64::try_from(view.succeeded + view.failed).unwrap_or(0));
-                bar.set_message(short(view));
+            Self::Nothing => {}
+            Self::Bar { bar, moves_by_itself } => {
+                if *moves_by_itself || view.phase == Phase::Complete {
+                    bar.move_to(bars::part((view.succeeded + view.failed).into(), view.desired.into()));
+                }
+                bar.say(&short(view));
                 if view.phase.is_final() {
-                    bar.finish();
+                    bar.finish(if view.phase == Phase::Failed {
+                        Tone::Bad
+                    } else {
+                        Tone::Good
+                    });
                 }
             }
             Self::Lines { last } => {
-                let line = format!(
-                    "{}: {}, {}/{} done, {} failed{}",
-                    view.title(),
-                    view.phase.as_str(),
-                    view.succeeded,
-                    view.desired,
-                    view.failed,
-                    if view.message.is_empty() {
-                        String::new()
-                    } else {
-                        format!("; {}", view.message)
-                    }
-                );
+                let line = long(view);
                 if last.as_ref() != Some(&line) {
                     output::line(&line);
                     *last = Some(line);
@@ -128,18 +149,66 @@ impl Display {
     }
 
     fn trouble(&self, text: &str) {
-        if let Self::Bar(bar) = self {
-            bar.set_message(format!("waiting for the API server: {text}"));
+        match self {
+            Self::Bar { bar, .. } => bar.say("waits for the API server"),
+            Self::Lines { .. } => output::error(&format!("waiting for the API server: {text}")),
+            Self::Nothing => {}
         }
     }
 }
 
+fn long(view: &JobView) -> String {
+    if view.phase == Phase::New {
+        return format!("{}: {}", view.title(), view.phase.as_str());
+    }
+    let message = if view.message.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", view.message)
+    };
+    format!(
+        "{}: {}, {}/{} done, {} failed{message}",
+        view.title(),
+        view.phase.as_str(),
+        view.succeeded,
+        view.desired,
+        view.failed,
+    )
+}
+
+/// At most 31 characters, beside a bar.
 fn short(view: &JobView) -> String {
-    let eta = view.eta_seconds.filter(|_| !view.phase.is_final());
-    match (view.failed, eta) {
-        (0, None) => view.phase.as_str().to_owned(),
-        (0, Some(seconds)) => format!("{}, {seconds} s left", view.phase.as_str()),
-        (failed, None) => format!("{}, {failed} failed", view.phase.as_str()),
-        (failed, Some(seconds)) => format!("{}, {failed} failed, {seconds} s left", view.phase.as_str()),
+    let unit = if view.kind == "ImageListPullJob" {
+        "images"
+    } else {
+        "nodes"
+    };
+    let count = format!("{}/{} {unit}", view.succeeded, view.desired);
+    let bytes = view.bytes_done.filter(|bytes| 0 < *bytes);
+    let bytes = bytes
+        .map(|bytes| format!("  {}", ByteSize(u64::try_from(bytes).unwrap_or(0))))
+        .unwrap_or_default();
+    match view.eta_seconds.filter(|_| !view.phase.is_final()) {
+        Some(seconds) => format!("{count}{bytes}  {seconds} s left"),
+        None => format!("{count}{bytes}  {}", view.phase.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_beside_a_bar_is_short() {
+        let view = JobView {
+            kind: "ImageListPullJob",
+            desired: 10,
+            succeeded: 10,
+            bytes_done: Some(1023 * 1024 * 1024),
+            phase: Phase::Complete,
+            ..JobView::default()
+        };
+        assert_eq!(short(&view), "10/10 images  1023.0 MiB  Complete");
+        assert_eq!(short(&JobView::default()), "0/0 nodes  New");
     }
 }

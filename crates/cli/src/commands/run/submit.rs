@@ -5,6 +5,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{self, Scope};
 use kube::{Api, Client, ResourceExt};
 use larder_api::names::{KRUISE_GROUP, KUBEEDGE_GROUP};
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::manifest::Document;
@@ -22,21 +23,51 @@ pub(crate) async fn all(client: &Client, documents: &[Document]) -> Result<Vec<S
     let mut jobs = Vec::new();
     for document in documents {
         let created = one(client, document).await?;
-        jobs.extend(created.filter(|job| is_job(document, &job.kind)));
+        jobs.extend(is_job(document).then_some(created));
     }
     Ok(jobs)
 }
 
-fn is_job(document: &Document, kind: &str) -> bool {
+fn is_job(document: &Document) -> bool {
     let group = document.text("/apiVersion").split('/').next().unwrap_or_default();
     matches!(
-        (group, kind),
+        (group, document.text("/kind")),
         (KRUISE_GROUP, "ImagePullJob" | "ImageListPullJob") | (KUBEEDGE_GROUP, "ImagePrePullJob")
     )
 }
 
-async fn one(client: &Client, document: &Document) -> Result<Option<Submitted>, Failure> {
-    let doing = format!("{}: creating {}", document.place, document.title());
+/// What the API server would make of a job: its defaults and its refusals, without creating it.
+pub(crate) async fn try_out(client: &Client, document: &Document) -> Result<Value, Failure> {
+    let mut nameless = document.clone();
+    // Whether a job of that name exists makes no difference to what it would do.
+    if let Some(metadata) = nameless.object["metadata"].as_object_mut() {
+        metadata.remove("name");
+        metadata.insert("generateName".to_owned(), "larder-plan-".into());
+    }
+    let parameters = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let created = create(client, &nameless, &document.title(), &parameters).await?;
+    serde_json::to_value(created).map_err(|error| Failure::wrong(format!("{}: {error}", document.place)))
+}
+
+async fn one(client: &Client, document: &Document) -> Result<Submitted, Failure> {
+    let created = create(client, document, &document.title(), &PostParams::default()).await?;
+    Ok(Submitted {
+        kind: document.text("/kind").to_owned(),
+        namespace: created.namespace(),
+        name: created.name_any(),
+    })
+}
+
+async fn create(
+    client: &Client,
+    document: &Document,
+    title: &str,
+    parameters: &PostParams,
+) -> Result<DynamicObject, Failure> {
+    let doing = format!("{}: creating {title}", document.place);
     let object: DynamicObject = serde_json::from_value(document.object.clone())
         .map_err(|error| Failure::wrong(format!("{}: {error}", document.place)))?;
     let (group, version) = match document.text("/apiVersion").split_once('/') {
@@ -51,12 +82,8 @@ async fn one(client: &Client, document: &Document) -> Result<Option<Submitted>, 
         (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), &namespace, &resource),
         (Scope::Namespaced, None) => Api::default_namespaced_with(client.clone(), &resource),
     };
-    match api.create(&PostParams::default(), &object).await {
-        Ok(created) => Ok(Some(Submitted {
-            kind: kind.kind,
-            namespace: created.namespace(),
-            name: created.name_any(),
-        })),
+    match api.create(parameters, &object).await {
+        Ok(created) => Ok(created),
         Err(kube::Error::Api(status)) if status.code == 409 => Err(Failure::wrong(format!(
             "{doing}: it exists already; delete it, or give the job another name"
         ))),

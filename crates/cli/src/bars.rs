@@ -1,0 +1,146 @@
+//! Progress bars, on a terminal alone. A row is a name, a bar and a short text, and fits into 80 columns.
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use larder_model::ByteSize;
+
+use crate::output::{self, Tone};
+
+/// Columns of names; longer ones are cut.
+const NAME: usize = 22;
+
+/// Steps of a bar: finer than its characters.
+const STEPS: u64 = 1000;
+
+/// A group of bars, one below the other.
+pub(crate) struct Bars(MultiProgress);
+
+impl Bars {
+    /// None where nobody watches.
+    pub(crate) fn on_terminal() -> Option<Self> {
+        let target = ProgressDrawTarget::stdout();
+        output::is_terminal().then(|| Self(MultiProgress::with_draw_target(target)))
+    }
+
+    /// One more bar, below the others.
+    pub(crate) fn add(&self, name: &str) -> Bar {
+        Self::begin(self.0.add(ProgressBar::new(STEPS)), name)
+    }
+
+    /// One more bar, with this many above it.
+    pub(crate) fn insert(&self, above: usize, name: &str) -> Bar {
+        Self::begin(self.0.insert(above, ProgressBar::new(STEPS)), name)
+    }
+
+    fn begin(bar: ProgressBar, name: &str) -> Bar {
+        bar.set_prefix(cut(name));
+        let bar = Bar(bar);
+        bar.look(Tone::Good);
+        bar.set(0.0, "");
+        bar
+    }
+}
+
+impl Drop for Bars {
+    /// What is printed next begins below the bars.
+    fn drop(&mut self) {
+        output::line("");
+    }
+}
+
+/// One bar. Clones are the same bar.
+#[derive(Clone)]
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    /// Shows how far it is, between 0 and 1, and a text.
+    pub(crate) fn set(&self, part: f64, text: &str) {
+        self.move_to(part);
+        self.0.set_message(text.to_owned());
+    }
+
+    pub(crate) fn say(&self, text: &str) {
+        self.0.set_message(text.to_owned());
+    }
+
+    pub(crate) fn move_to(&self, part: f64) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "between 0 and 1000"
+        )]
+        let position = (part.clamp(0.0, 1.0) * STEPS as f64) as u64;
+        self.0.set_position(position);
+    }
+
+    /// It moves no more.
+    pub(crate) fn finish(&self, tone: Tone) {
+        if self.0.is_finished() {
+            return;
+        }
+        self.look(tone);
+        if tone == Tone::Bad {
+            self.0.set_message(output::paint(tone, &self.0.message()));
+        }
+        self.0.abandon();
+    }
+
+    fn look(&self, tone: Tone) {
+        let template = match (output::has_colours(), tone) {
+            (false, _) => "{prefix} {bar:24} {msg}",
+            (true, Tone::Bad) => "{prefix} {bar:24.red/white.dim} {msg}",
+            (true, _) => "{prefix} {bar:24.green/white.dim} {msg}",
+        };
+        // The templates are constant; a bar without its style would still be a bar.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.0.set_style(style.progress_chars("━╸─"));
+        }
+    }
+}
+
+/// How many bytes of how many.
+pub(crate) fn bytes(done: i64, total: i64) -> String {
+    let size = |bytes: i64| ByteSize(u64::try_from(bytes).unwrap_or(0));
+    if done == total {
+        size(total).to_string()
+    } else {
+        format!("{} of {}", size(done), size(total))
+    }
+}
+
+/// A part of a whole, 0 if there is no whole.
+pub(crate) fn part(done: i64, total: i64) -> f64 {
+    if total <= 0 {
+        return 0.0;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a bar has a few dozen characters")]
+    let part = done as f64 / total as f64;
+    part
+}
+
+fn cut(name: &str) -> String {
+    let count = name.chars().count();
+    if count <= NAME {
+        return format!("{name:<NAME$}");
+    }
+    let kept: String = name.chars().take(NAME - 1).collect();
+    format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_one_width() {
+        assert_eq!(cut("web"), format!("web{}", " ".repeat(NAME - 3)));
+        let long = cut("a-name-that-goes-on-and-on");
+        assert_eq!(long, "a-name-that-goes-on-a…");
+    }
+
+    #[test]
+    fn the_whole_is_said_once() {
+        assert_eq!(bytes(1024, 4096), "1.0 KiB of 4.0 KiB");
+        assert_eq!(bytes(4096, 4096), "4.0 KiB");
+    }
+}

@@ -1,0 +1,278 @@
+//! Questions to nodes: dryRun entries in their NodeImages, the answers to them, and taking them back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use larder_api::NodeImage;
+use larder_api::contract::{first_version, spec_patch};
+use larder_api::node_image::{ImageTagPullPolicy, ImageTagSpec, NodeImageSpec};
+use larder_model::ImageRef;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::verdict::{Answer, Answers};
+use crate::failure::Failure;
+use crate::output;
+
+/// Nodes that are written to at once.
+const AT_ONCE: usize = 16;
+
+/// How often a write is tried that somebody else's write made void.
+const TRIES: usize = 10;
+
+/// Longest time of one request.
+const REQUEST: Duration = Duration::from_secs(10);
+
+/// A question that nobody takes back, because this process was killed, goes this long after its answer.
+const TTL_SECONDS: i32 = 60;
+
+/// What each node is asked for.
+type Questions = BTreeMap<String, Vec<ImageRef>>;
+
+/// From which version on a status answers the question for an image.
+type Versions = Vec<(ImageRef, i64)>;
+
+/// Asks, waits for the answers until the limit or `stop`, and takes the questions back.
+pub(super) async fn all(
+    client: &Client,
+    questions: Questions,
+    limit: Duration,
+    stop: &CancellationToken,
+) -> Result<BTreeMap<String, Answers>, Failure> {
+    let api: Api<NodeImage> = Api::all(client.clone());
+    let outcome = ask_and_wait(&api, &questions, limit, stop).await;
+    let taken_back: Vec<Result<(), Failure>> = stream::iter(questions)
+        .map(|(node, images)| withdraw_from(api.clone(), node, images))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let left = taken_back.iter().filter(|ended| ended.is_err()).count();
+    if 0 < left {
+        output::error(&format!(
+            "the questions to {left} node(s) could not be taken back; they go by themselves within {TTL_SECONDS} s"
+        ));
+    }
+    outcome
+}
+
+async fn withdraw_from(api: Api<NodeImage>, node: String, images: Vec<ImageRef>) -> Result<(), Failure> {
+    change(&api, &node, |_, spec| take_back(spec, &images)).await
+}
+
+/// The questions to one node, unless we were told to stop.
+async fn ask_node(
+    api: Api<NodeImage>,
+    node: String,
+    images: Vec<ImageRef>,
+    stop: CancellationToken,
+) -> Result<(String, Versions), Failure> {
+    let mut versions = Vec::new();
+    if !stop.is_cancelled() {
+        change(&api, &node, |object, spec| versions = ask(object, spec, &images)).await?;
+    }
+    Ok((node, versions))
+}
+
+async fn ask_and_wait(
+    api: &Api<NodeImage>,
+    questions: &Questions,
+    limit: Duration,
+    stop: &CancellationToken,
+) -> Result<BTreeMap<String, Answers>, Failure> {
+    // A write that has begun is finished, so that what is taken back afterwards is all there is.
+    let asked: Vec<Result<(String, Versions), Failure>> = stream::iter(questions.clone())
+        .map(|(node, images)| ask_node(api.clone(), node, images, stop.clone()))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let asked: BTreeMap<String, Versions> = asked.into_iter().collect::<Result<_, Failure>>()?;
+    let mut answers = BTreeMap::new();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        // Whoever has not answered by then is silent.
+        waited = timeout(limit, wait(api, &asked, &mut answers)) => waited.unwrap_or(Ok(()))?,
+    }
+    Ok(answers)
+}
+
+async fn wait(
+    api: &Api<NodeImage>,
+    asked: &BTreeMap<String, Versions>,
+    answers: &mut BTreeMap<String, Answers>,
+) -> Result<(), Failure> {
+    let mut objects = watcher(api.clone(), watcher::Config::default())
+        .default_backoff()
+        .touched_objects()
+        .boxed();
+    let mut open = asked.len();
+    while 0 < open {
+        let Some(object) = objects.next().await else {
+            return Err(Failure::unreachable("the API server ended the watch for good"));
+        };
+        // The watcher tries again by itself.
+        let Ok(object) = object else { continue };
+        let node = object.name_any();
+        let Some(versions) = asked.get(&node) else { continue };
+        let known = answers.get(&node).map_or(0, |answers| answers.images.len());
+        let found = found(&object, versions);
+        if known < versions.len() && found.images.len() == versions.len() {
+            open -= 1;
+        }
+        if known <= found.images.len() {
+            answers.insert(node, found);
+        }
+    }
+    Ok(())
+}
+
+fn found(object: &NodeImage, versions: &Versions) -> Answers {
+    let answer =
+        |(image, version): &(ImageRef, i64)| Answer::in_status(object, image.name(), &image.tag_text(), *version);
+    let image_fs = object.status.as_ref().and_then(|status| status.image_fs.as_ref());
+    let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+    Answers {
+        images: versions.iter().filter_map(answer).collect(),
+        image_fs: image_fs.map(|room| (bytes(room.capacity), bytes(room.free))),
+    }
+}
+
+/// Puts the questions into a spec. What is ordered already is not asked again: its result is the answer.
+fn ask(object: &NodeImage, spec: &mut NodeImageSpec, images: &[ImageRef]) -> Versions {
+    let question = |image: &ImageRef| {
+        let tag = image.tag_text();
+        if let Some(entry) = object.entry(image.name(), &tag) {
+            return (image.clone(), entry.version);
+        }
+        let version = first_version(object.result(image.name(), &tag));
+        let tags = &mut spec.images.entry(image.name().to_owned()).or_default().tags;
+        tags.push(ImageTagSpec {
+            tag,
+            version,
+            dry_run: true,
+            image_pull_policy: Some("IfNotPresent".to_owned()),
+            pull_policy: ImageTagPullPolicy {
+                backoff_limit: 0,
+                ttl_seconds_after_finished: TTL_SECONDS,
+                ..ImageTagPullPolicy::default()
+            },
+            ..ImageTagSpec::default()
+        });
+        (image.clone(), version)
+    };
+    images.iter().map(question).collect()
+}
+
+/// Takes the questions out of a spec. One that a job has claimed meanwhile is an order, and stays.
+fn take_back(spec: &mut NodeImageSpec, images: &[ImageRef]) {
+    for image in images {
+        let Some(wanted) = spec.images.get_mut(image.name()) else {
+            continue;
+        };
+        let tag = image.tag_text();
+        let is_question = |entry: &ImageTagSpec| entry.dry_run && entry.owner_references.is_empty() && entry.tag == tag;
+        wanted.tags.retain(|entry| !is_question(entry));
+        if wanted.tags.is_empty() && wanted.pull_secrets.is_empty() {
+            spec.images.remove(image.name());
+        }
+    }
+}
+
+/// Changes a spec on top of whatever it is now. A NodeImage that is gone needs no change.
+async fn change(
+    api: &Api<NodeImage>,
+    node: &str,
+    mut change: impl FnMut(&NodeImage, &mut NodeImageSpec),
+) -> Result<(), Failure> {
+    let doing = format!("writing the NodeImage of {node}");
+    let failed = |error: kube::Error| Failure::from_api(&doing, &error);
+    let late = |_| Failure::unreachable(format!("{doing}: the API server did not answer in time"));
+    for _ in 0..TRIES {
+        let object = timeout(REQUEST, api.get_opt(node))
+            .await
+            .map_err(late)?
+            .map_err(failed)?;
+        let Some(object) = object else {
+            return Ok(());
+        };
+        let mut spec = object.spec.clone();
+        change(&object, &mut spec);
+        let Some(patch) = spec_patch(&object, &spec) else {
+            return Ok(());
+        };
+        let patch = serde_json::from_value(patch).map_err(|error| Failure::wrong(format!("{doing}: {error}")))?;
+        let patch = Patch::<NodeImage>::Json(patch);
+        let parameters = PatchParams::default();
+        let written = timeout(REQUEST, api.patch(node, &parameters, &patch))
+            .await
+            .map_err(late)?;
+        match written {
+            Ok(_) => return Ok(()),
+            // Its generation has moved on: somebody else wrote in between.
+            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422 => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(Failure::bad(format!(
+        "{doing}: others wrote to it {TRIES} times in a row; try again"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn node(tags: &serde_json::Value) -> NodeImage {
+        serde_json::from_value(json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": "a", "generation": 3},
+            "spec": {"images": {"nginx": {"tags": tags}}},
+            "status": {"imageStatuses": {"nginx": {"tags": [{"tag": "1", "version": 4, "phase": "Succeeded"}]}}},
+        }))
+        .unwrap()
+    }
+
+    fn images(names: &[&str]) -> Vec<ImageRef> {
+        names.iter().map(|name| ImageRef::parse(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_question_comes_and_goes_without_a_trace() {
+        let object = node(&json!([{"tag": "2", "version": 7, "pullPolicy": {"ttlSecondsAfterFinished": 1}}]));
+        let mut spec = object.spec.clone();
+        let asked = images(&["nginx:1", "nginx:2", "app:1"]);
+        let versions = ask(&object, &mut spec, &asked);
+        let numbers: Vec<i64> = versions.iter().map(|(_, version)| *version).collect();
+        assert_eq!(numbers, [5, 7, 0], "beyond an old result, as ordered, new");
+        let dry: Vec<bool> = spec.images["nginx"].tags.iter().map(|entry| entry.dry_run).collect();
+        assert_eq!(dry, [false, true], "what is ordered stays an order");
+        take_back(&mut spec, &asked);
+        assert_eq!(spec, object.spec);
+    }
+
+    #[test]
+    fn a_question_that_a_job_claimed_stays() {
+        let claimed = json!([{"tag": "1", "version": 5, "dryRun": true, "pullPolicy": {"ttlSecondsAfterFinished": 1}, "ownerReferences": [{"uid": "u"}]}]);
+        let object = node(&claimed);
+        let mut spec = object.spec.clone();
+        take_back(&mut spec, &images(&["nginx:1"]));
+        assert_eq!(spec, object.spec);
+    }
+
+    #[test]
+    fn an_old_result_is_no_answer() {
+        let object = node(&json!([]));
+        assert!(
+            found(&object, &vec![(images(&["nginx:1"])[0].clone(), 5)])
+                .images
+                .is_empty()
+        );
+        assert_eq!(
+            found(&object, &vec![(images(&["nginx:1"])[0].clone(), 4)]).images.len(),
+            1
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! `larder pull`: this node's agent, once, without any API: the same decisions, credentials and reasons.
+
+mod display;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder_agent::Credentials;
+use larder_agent::once::{self, Request};
+use larder_api::node_image::ImageTagStatus;
+use larder_model::{Phase, PullWhen};
+use larder_registry::docker_config::DockerConfig;
+use larder_registry::hosts::Hosts;
+use larder_registry::provider::{ProviderConfig, Providers};
+use larder_registry::{Keyring, Platform, RegistryClient};
+use larder_runtime::detect::detect;
+use larder_runtime::layout::LayoutRuntime;
+use larder_runtime::{ImageRuntime, RuntimeError, connect};
+use serde_json::{Value, json};
+
+use self::display::Display;
+use crate::args::Pull;
+use crate::failure::{Failure, chain};
+use crate::output;
+
+pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
+    let runtime = runtime(&arguments).await?;
+    let credentials = Credentials::new(None, providers(&arguments)?).with_keyring(keyring(&arguments)?);
+    let when = if arguments.always {
+        PullWhen::Always
+    } else {
+        PullWhen::IfNotPresent
+    };
+    let request = Request {
+        images: arguments.images.clone(),
+        when,
+        timeout_seconds: i32::try_from(arguments.timeout.as_secs()).unwrap_or(i32::MAX).max(1),
+        retries: i32::from(arguments.retries),
+        at_once: arguments.at_once.get(),
+    };
+    let mut display = Display::new(arguments.output, &arguments.images);
+    let ended = once::pull(&request, runtime, credentials, |standings| display.show(standings)).await;
+    let ended = ended.map_err(|error| Failure::wrong(chain(&error)))?;
+    let images: Vec<Value> = ended
+        .iter()
+        .map(|(image, status)| row(&image.to_string(), status))
+        .collect();
+    output::value(arguments.output, &json!({ "images": images }), String::new)?;
+    let failed: Vec<String> = ended
+        .iter()
+        .filter(|(_, status)| status.phase() != Phase::Succeeded)
+        .map(|(image, status)| {
+            status
+                .message
+                .clone()
+                .unwrap_or_else(|| format!("{image} was not pulled"))
+        })
+        .collect();
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::bad(failed.join("; ").replace('\n', " ")))
+    }
+}
+
+async fn runtime(arguments: &Pull) -> Result<Arc<dyn ImageRuntime>, Failure> {
+    if let Some(folder) = &arguments.to {
+        let registry = RegistryClient::new(larder_registry::Settings {
+            hosts: Hosts::in_dir(&arguments.hosts_dir),
+            ..larder_registry::Settings::default()
+        });
+        let opened = LayoutRuntime::open(folder, registry, Platform::of_this_machine());
+        return match opened {
+            Ok(folder) => Ok(Arc::new(folder)),
+            Err(error) => Err(Failure::wrong(format!(
+                "the folder {} cannot be used: {}",
+                folder.display(),
+                error.text()
+            ))),
+        };
+    }
+    let root = Path::new("/");
+    let endpoint = if let Some(endpoint) = &arguments.runtime_endpoint {
+        endpoint.clone()
+    } else {
+        let found = detect(root).await.map_err(|nobody| {
+            Failure::unreachable(format!("{nobody}; or keep the images in a folder with --to DIR"))
+        })?;
+        found.endpoint
+    };
+    let silent = |error: RuntimeError| {
+        Failure::unreachable(format!(
+            "the runtime at {} does not answer: {}",
+            endpoint.path().display(),
+            error.text()
+        ))
+    };
+    connect(&endpoint, root).await.map_err(silent)
+}
+
+fn providers(arguments: &Pull) -> Result<Option<Providers>, Failure> {
+    let (Some(file), Some(folder)) = (
+        &arguments.image_credential_provider_config,
+        &arguments.image_credential_provider_bin_dir,
+    ) else {
+        return Ok(None);
+    };
+    let unusable = |why: String| Failure::wrong(format!("{} cannot be used: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+    let config = ProviderConfig::parse(&text).map_err(|error| unusable(chain(&error)))?;
+    for broken in &config.broken {
+        output::error(&format!("a credential provider is passed over: {}", chain(broken)));
+    }
+    Ok(Some(Providers::new(config, folder)))
+}
+
+/// The logins of whoever pulls, where `docker login` and its like put them.
+fn keyring(arguments: &Pull) -> Result<Keyring, Failure> {
+    let usual = || {
+        let home = arguments.home.as_ref().map(|home| home.join(".docker"));
+        let folder: Option<PathBuf> = arguments.docker_config.clone().or(home);
+        folder
+            .map(|folder| folder.join("config.json"))
+            .filter(|file| file.exists())
+    };
+    let Some(file) = arguments.registry_config.clone().or_else(usual) else {
+        return Ok(Keyring::default());
+    };
+    let unusable = |why: String| Failure::wrong(format!("{} cannot be used: {why}", file.display()));
+    let text = std::fs::read(&file).map_err(|error| unusable(error.to_string()))?;
+    let config = DockerConfig::from_config_json(&text).map_err(|error| unusable(chain(&error)))?;
+    for broken in &config.broken {
+        output::error(&format!(
+            "a login of {} is passed over: {}",
+            file.display(),
+            chain(broken)
+        ));
+    }
+    let mut keyring = Keyring::default();
+    keyring.extend(config.entries);
+    Ok(keyring)
+}
+
+fn row(image: &str, status: &ImageTagStatus) -> Value {
+    json!({
+        "image": image, "phase": status.phase, "digest": status.digest, "bytesTotal": status.bytes_total,
+        "bytesDone": status.bytes_done, "attempts": status.attempts, "reason": status.reason, "message": status.message,
+    })
+}
