@@ -70,3 +70,43 @@ fn is_word(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_alphanumeric();
     text.starts_with(edge) && text.ends_with(edge) && text.chars().all(|c| edge(c) || "-_.".contains(c))
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("a", true)]
+    #[case("node-1.example.com", true)]
+    #[case("", false)]
+    #[case("-a", false)]
+    #[case("a-", false)]
+    #[case("A", false)]
+    #[case("a_b", false)]
+    #[case("a..b", false)]
+    fn names(#[case] name: &str, #[case] good: bool) {
+        assert_eq!(subdomain(name).is_ok(), good);
+        assert_eq!(dns_label(name).is_ok(), good && !name.contains('.'));
+    }
+
+    #[rstest]
+    #[case("a", true)]
+    #[case("example.com/Name_1", true)]
+    #[case("/a", false)]
+    #[case("a/", false)]
+    #[case("a/b/c", false)]
+    #[case("Upper.com/a", false)]
+    fn keys(#[case] key: &str, #[case] good: bool) {
+        assert_eq!(label_key(key).is_ok(), good);
+    }
+
+    #[test]
+    fn lengths() {
+        assert!(subdomain(&"a".repeat(253)).is_ok() && subdomain(&"a".repeat(254)).is_err());
+        assert!(dns_label(&"a".repeat(63)).is_ok() && dns_label(&"a".repeat(64)).is_err());
+        assert!(label_value(&"a".repeat(63)).is_ok() && label_value(&"a".repeat(64)).is_err());
+        assert!(label_value("").is_ok() && label_value("a b").is_err());
+    }
+}

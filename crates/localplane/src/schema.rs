@@ -103,3 +103,6 @@ fn is_blocking(cause: &Cause) -> bool {
             | "FieldValueTypeInvalid"
     )
 }
+
+#[cfg(test)]
+mod tests;

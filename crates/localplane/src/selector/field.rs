@@ -113,3 +113,53 @@ fn unescape(value: &str) -> String {
     }
     plain
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::builtin::KINDS;
+
+    fn pods() -> Resource {
+        let pod = KINDS.iter().find(|kind| kind.is_pod()).unwrap();
+        pod.resource(0)
+    }
+
+    #[rstest]
+    #[case::everything("", true)]
+    #[case::name("metadata.name=a", true)]
+    #[case::double_equals("metadata.name==a", true)]
+    #[case::other_name("metadata.name=b", false)]
+    #[case::not_that_name("metadata.name!=b", true)]
+    #[case::namespace("metadata.namespace=default", true)]
+    #[case::declared("spec.nodeName=n1,status.phase=Running", true)]
+    #[case::one_of_two("spec.nodeName=n1,status.phase=Failed", false)]
+    #[case::empty_value("status.podIP=", true)]
+    fn selects(#[case] selector: &str, #[case] want: bool) {
+        let resource = pods();
+        let pod = json!({
+            "metadata": {"name": "a", "namespace": "default"},
+            "spec": {"nodeName": "n1"},
+            "status": {"phase": "Running"},
+        });
+        let stored = Stored::new(&resource, pod.as_object().unwrap().clone(), 1, 0);
+        let selector = FieldSelector::parse(selector, &resource).unwrap();
+        assert_eq!(selector.matches(&stored), want);
+    }
+
+    #[rstest]
+    #[case::unknown_field("spec.containers=a")]
+    #[case::no_operator("metadata.name")]
+    fn refuses(#[case] selector: &str) {
+        FieldSelector::parse(selector, &pods()).unwrap_err();
+    }
+
+    #[test]
+    fn a_selector_for_one_name_is_known_as_such() {
+        let parse = |text: &str| FieldSelector::parse(text, &pods()).unwrap();
+        assert_eq!(parse("status.phase=Running,metadata.name=a\\,b").name(), Some("a,b"));
+        assert_eq!(parse("metadata.name!=a").name(), None);
+    }
+}

@@ -143,7 +143,8 @@ impl World {
     pub(crate) fn list(&self, query: &ListQuery<'_>) -> Result<Listing, Forgotten> {
         let table = &self.tables[query.resource];
         let Some(at) = query.at.filter(|at| *at != self.revision) else {
-            return Ok(page(&table.objects, query, self.revision));
+            let objects = range(&table.objects, query.namespace, query.after).map(|(_, object)| object);
+            return Ok(page(objects, query, self.revision));
         };
         let forgotten = Forgotten {
             newest: table.hub.forgotten(),
@@ -155,17 +156,11 @@ impl World {
                 .entry(event.object.name.clone())
                 .or_insert_with(|| event.previous.clone());
         }
-        if undone.is_empty() {
-            return Ok(page(&table.objects, query, at));
-        }
-        let mut then = table.objects.clone();
-        for (name, object) in undone {
-            match object {
-                Some(object) => then.insert(name, object),
-                None => then.remove(&name),
-            };
-        }
-        Ok(page(&then, query, at))
+        let unchanged = range(&table.objects, query.namespace, query.after)
+            .filter(|(name, _)| !undone.contains_key(*name))
+            .map(|(_, object)| object);
+        let changed = range(&undone, query.namespace, query.after).filter_map(|(_, object)| object.as_ref());
+        Ok(page(in_order(unchanged, changed), query, at))
     }
 
     /// Makes durable changes visible, all of them at once, and tells the watchers.
@@ -268,20 +263,11 @@ impl World {
     }
 }
 
-fn page(objects: &BTreeMap<ObjectName, Shared>, query: &ListQuery<'_>, revision: u64) -> Listing {
-    let mut found: Vec<Shared> = Vec::new();
-    let mut more = 0;
-    let wanted = |object: &Shared| query.name.is_none_or(|name| object.name.name == name) && (query.matches)(object);
-    for (_, object) in range(objects, query.namespace, query.after) {
-        if !wanted(object) {
-            continue;
-        }
-        if found.len() < query.limit {
-            found.push(Arc::clone(object));
-        } else {
-            more += 1;
-        }
-    }
+fn page<'a>(objects: impl Iterator<Item = &'a Shared>, query: &ListQuery<'_>, revision: u64) -> Listing {
+    let wanted = |object: &&Shared| query.name.is_none_or(|name| object.name.name == name) && (query.matches)(object);
+    let mut objects = objects.filter(wanted);
+    let found: Vec<Shared> = objects.by_ref().take(query.limit).cloned().collect();
+    let more = objects.count();
     let rest = match found.last() {
         Some(last) if 0 < more => Some((last.name.clone(), more)),
         _ => None,
@@ -293,11 +279,25 @@ fn page(objects: &BTreeMap<ObjectName, Shared>, query: &ListQuery<'_>, revision:
     }
 }
 
-fn range<'a>(
-    objects: &'a BTreeMap<ObjectName, Shared>,
+/// Two lists in order as one.
+fn in_order<'a>(
+    left: impl Iterator<Item = &'a Shared>,
+    right: impl Iterator<Item = &'a Shared>,
+) -> impl Iterator<Item = &'a Shared> {
+    let (mut left, mut right) = (left.peekable(), right.peekable());
+    std::iter::from_fn(move || match (left.peek(), right.peek()) {
+        (Some(a), Some(b)) if b.name < a.name => right.next(),
+        (None, Some(_)) => right.next(),
+        _ => left.next(),
+    })
+}
+
+/// The entries of one namespace or of all, after one of them or from the start.
+fn range<'a, T>(
+    objects: &'a BTreeMap<ObjectName, T>,
     namespace: Option<&'a str>,
     after: Option<&ObjectName>,
-) -> impl Iterator<Item = (&'a ObjectName, &'a Shared)> {
+) -> impl Iterator<Item = (&'a ObjectName, &'a T)> {
     let start = match (after, namespace) {
         (Some(after), _) => Bound::Excluded(after.clone()),
         (None, Some(namespace)) => Bound::Included(ObjectName {
