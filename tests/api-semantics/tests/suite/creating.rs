@@ -49,6 +49,7 @@ async fn makes_up_a_name(#[values(Target::KubeApiserver, Target::Localplane)] ta
 #[case::no_name(json!({"metadata": {"name": null}}), 422, "Invalid", "name or generateName is required")]
 #[case::name_in_capitals(json!({"metadata": {"name": "ImagePrepullExample"}}), 422, "Invalid", "a lowercase RFC 1123 subdomain must consist of")]
 #[case::another_namespace(json!({"metadata": {"namespace": "kube-system"}}), 400, "BadRequest", "the namespace of the provided object does not match the namespace sent on the request")]
+#[case::another_kind(json!({"kind": "NodeImage"}), 422, "Invalid", "kind: Invalid value: \"NodeImage\": must be ImagePullJob")]
 #[case::another_version(json!({"apiVersion": "apps.kruise.io/v1alpha1"}), 400, "BadRequest", "does not match the expected")]
 #[case::label_key(json!({"metadata": {"labels": {"a b": "c"}}}), 422, "Invalid", "metadata.labels: Invalid value: \"a b\"")]
 #[case::label_value(json!({"metadata": {"labels": {"a": "b c"}}}), 422, "Invalid", "metadata.labels: Invalid value: \"b c\"")]

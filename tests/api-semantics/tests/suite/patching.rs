@@ -45,6 +45,7 @@ async fn by_operations(
 #[case::path_that_is_not_there(json!([{"op": "replace", "path": "/spec/nothing/here", "value": 1}]), 422)]
 #[case::removes_what_is_not_there(json!([{"op": "remove", "path": "/spec/pin"}]), 422)]
 #[case::tests_in_vain(json!([{"op": "test", "path": "/spec/image", "value": "busybox"}]), 422)]
+#[case::operation_that_nobody_knows(json!([{"op": "increase", "path": "/spec/parallelism"}]), 422)]
 #[case::no_list(json!({"op": "remove", "path": "/spec/parallelism"}), 400)]
 #[case::result_that_is_refused(json!([{"op": "replace", "path": "/spec/parallelism", "value": "5%"}]), 422)]
 #[tokio::test]
@@ -92,6 +93,28 @@ async fn by_merge(#[values(Target::KubeApiserver, Target::Localplane)] target: T
     assert_eq!(nothing["metadata"]["generation"], 2);
 }
 
+/// A null in a patch says "take away", also where nothing was: it never becomes part of the object.
+#[rstest]
+#[tokio::test]
+async fn by_merge_with_a_null_in_a_new_list(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
+    let server = target.server().await;
+    let resource = Kind::ImagePrePullJob.stored();
+    let spec = json!({"imagePrePullTemplate": {"images": ["nginx"], "labelSelector": {}}});
+    let object = server
+        .create(resource, &server.object(resource, &spec))
+        .await
+        .accepted();
+    let patch = json!({"spec": {"imagePrePullTemplate": {"images": [{"repo": "team/app", "tag": null}]}}});
+    let patched = server
+        .patch(resource, name_of(&object), MERGE_PATCH, &patch)
+        .await
+        .accepted();
+    assert_eq!(
+        patched["spec"]["imagePrePullTemplate"]["images"],
+        json!([{"repo": "team/app"}])
+    );
+}
+
 #[rstest]
 #[tokio::test]
 async fn of_a_version_that_is_past(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
@@ -113,6 +136,7 @@ async fn of_a_version_that_is_past(#[values(Target::KubeApiserver, Target::Local
 }
 
 #[rstest]
+#[case::uid(json!({"metadata": {"uid": "00000000-0000-4000-8000-000000000000"}}), 422, "metadata.uid: Invalid value: \"00000000-0000-4000-8000-000000000000\": field is immutable")]
 #[case::name(json!({"metadata": {"name": "another"}}), 400, "the name of the object (another) does not match the name on the URL")]
 #[case::namespace(json!({"metadata": {"namespace": "default"}}), 400, "the namespace of the provided object does not match the namespace sent on the request")]
 #[tokio::test]
