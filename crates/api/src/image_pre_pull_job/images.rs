@@ -1,12 +1,12 @@
 //! The images of an ImagePrePullJob: a text, or the parts of one.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// One item of `images`. The schema lets anything through (a CRD cannot say "string or object"), so a thing that is
 /// neither is kept as it is: the controller refuses that job in its status, and no other job suffers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PrePullImage {
     /// A reference, as people write it.
@@ -15,6 +15,20 @@ pub enum PrePullImage {
     Parts(ImageParts),
     /// Neither.
     Malformed(Value),
+}
+
+impl<'de> Deserialize<'de> for PrePullImage {
+    /// By hand: serde would also read a list as the parts, by position.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match Value::deserialize(deserializer)? {
+            Value::String(reference) => Self::Reference(reference),
+            Value::Object(parts) => {
+                let parts = Value::Object(parts);
+                serde_json::from_value(parts.clone()).map_or(Self::Malformed(parts), Self::Parts)
+            }
+            other => Self::Malformed(other),
+        })
+    }
 }
 
 impl From<&str> for PrePullImage {
@@ -68,6 +82,7 @@ mod tests {
     )]
     #[case::number(json!(7), PrePullImage::Malformed(json!(7)))]
     #[case::member_that_nobody_knows(json!({"repositry": "x"}), PrePullImage::Malformed(json!({"repositry": "x"})))]
+    #[case::list(json!(["nginx"]), PrePullImage::Malformed(json!(["nginx"])))]
     #[case::member_of_another_type(json!({"tag": 1.25}), PrePullImage::Malformed(json!({"tag": 1.25})))]
     fn reads(#[case] json: Value, #[case] want: PrePullImage) {
         assert_eq!(serde_json::from_value::<PrePullImage>(json).unwrap(), want);
