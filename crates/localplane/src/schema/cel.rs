@@ -4,17 +4,19 @@
 //! items of other lists have no past. A rule that does not is skipped where nothing changed. A rule that cannot be
 //! evaluated refuses the object.
 
+mod patterns;
 mod value;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube_cel::{
     CompilationResult, KubeCelExt,
-    cel::{Context, Value as Cel},
+    cel::{Context, ExecutionError, Value as Cel, extractors::This},
     compile_schema,
 };
 use serde_json::{Value, json};
 
+use self::patterns::Patterns;
 use self::value::{Converter, TYPES, type_name};
 use super::{Node, SchemaError, structural::Type, validate::correlated};
 use crate::{error::Cause, object::Object};
@@ -40,6 +42,12 @@ impl Rules {
     pub(super) fn compile(schema: &Value, node: &Node) -> Result<Self, SchemaError> {
         let mut functions = Context::default().with_all();
         functions.add_function("type", |value: Cel| Arc::new(type_name(&value).to_owned()));
+        let patterns = Patterns::default();
+        functions.add_function("matches", move |This(text): This<Arc<String>>, pattern: Arc<String>| {
+            patterns
+                .is_match(&pattern, &text)
+                .map_err(|error| ExecutionError::function_error("matches", error))
+        });
         for name in TYPES {
             functions.add_variable_from_value(name, Cel::String(Arc::new(name.to_owned())));
         }
