@@ -37,20 +37,27 @@ pub(crate) async fn measure(access: &Access, registry: &Registry, containerd: &C
     node.order(&[]).await;
 }
 
-/// The most that the process has while it is watched, in megabytes.
-async fn highest(pid: u32) -> String {
+/// The most that the process has while it is watched: all of it, and what it shares with nobody. The rest are pages of
+/// the program file, which the kernel can drop and read again.
+async fn rows(when: &str, pid: u32) {
     let end = Instant::now() + WATCHED;
-    let mut most = 0;
+    let (mut all, mut private) = (0, 0);
     while Instant::now() < end {
-        most = most.max(resident(pid));
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        all = all.max(kilobytes(&status, "VmRSS:"));
+        private = private.max(kilobytes(&status, "RssAnon:"));
         sleep(Duration::from_millis(100)).await;
     }
-    let tenths = most * 1024 * 10 / 1_000_000;
+    println!("| resident memory, {when} | {} MB | | |", megabytes(all));
+    println!("| of that private | {} MB | | |", megabytes(private));
+}
+
+fn megabytes(kilobytes: u64) -> String {
+    let tenths = kilobytes * 1024 * 10 / 1_000_000;
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+fn kilobytes(status: &str, name: &str) -> u64 {
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
