@@ -28,12 +28,9 @@ pub(crate) async fn measure(access: &Access, registry: &Registry, containerd: &C
     let node = node(access).await;
     let agent = node.agent(access, &containerd.socket()).await;
     let pid = agent.pid().unwrap();
-    println!("| resident memory, idle | {} MB | | |", highest(pid).await);
+    rows("idle", pid).await;
     node.order(&references).await;
-    println!(
-        "| resident memory, three pulls running | {} MB | | |",
-        highest(pid).await
-    );
+    rows("three pulls running", pid).await;
     node.order(&[]).await;
 }
 
