@@ -117,15 +117,11 @@ fn labels(images: &str) -> Vec<Case> {
             "spec.selector.matchLabels.zone",
         ),
         accept("label value that is null counts as not given", label("{zone: null}")),
-        refuse(
-            "empty label key",
-            label("{\"\": a}"),
-            "a label key must have 1 to 317 characters",
-        ),
+        refuse("empty label key", label("{\"\": a}"), "a label key must"),
         refuse(
             "label key that is too long",
             label(&format!("{{{}: a}}", "k".repeat(318))),
-            "a label key must have 1 to 317 characters",
+            "a label key must",
         ),
         refuse(
             "key with a blank",
