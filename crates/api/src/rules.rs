@@ -1,7 +1,8 @@
 //! Every refusal that the API server can make by itself, as CEL rules with the sentence that people read.
 //!
-//! What CEL cannot see (the members of image objects, the syntax of `matchLabels` keys) the controller refuses later, in
-//! the job's status. Cross-checks between fields stand here; ranges and enumerations stand in the schema.
+//! What CEL cannot see (the members of image objects, how long an image's full name is, whether brackets hold an address)
+//! the controller refuses later, in the job's status. Cross-checks between fields stand here; ranges and enumerations stand
+//! in the schema.
 //!
 //! The rules keep to what every evaluator has: no `sortBy`, no `cel.bind`, no two-variable comprehensions.
 
@@ -25,6 +26,12 @@ fn reference() -> String {
 
 /// At most 255 characters before tag and digest, as Docker's own libraries count.
 const NAME_LENGTH: &str = "^[^@]{1,255}(:[^:/@]*)?(@.*)?$";
+
+/// A label's key: an optional DNS prefix and a name of up to 63 characters.
+pub(crate) const LABEL_KEY: &str = concat!(
+    "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?",
+    "([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$",
+);
 
 /// A name that Docker takes for an image id, and refuses as a reference.
 const IMAGE_ID: &str = "^([a-f0-9]{64}|sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$";
@@ -87,11 +94,11 @@ pub fn requirement() -> Value {
     ])
 }
 
-/// On `matchLabels`. The length of a key is all that a rule on map keys can afford to look at.
+/// On `matchLabels`.
 pub fn match_labels() -> Value {
     json!([rule(
-        "self.all(key, size(key) > 0 && size(key) <= 317)",
-        "a label key must have 1 to 317 characters"
+        &format!("self.all(key, size(key) <= 317 && key.matches('{LABEL_KEY}'))"),
+        "a label key must be [prefix/]name: up to 63 letters, digits, '-', '_' and '.', after a DNS name if there is a prefix"
     )])
 }
 

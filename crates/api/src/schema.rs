@@ -3,6 +3,7 @@
 //! Every string and list under a CEL rule is bounded, because the API server refuses a CRD whose rules could cost too
 //! much at the largest size that its schema allows.
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
@@ -30,8 +31,8 @@ const REQUIREMENTS_MAX: u32 = 64;
 /// A label's value: empty, or up to 63 characters that begin and end with a letter or digit.
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
-/// A label's key: an optional DNS prefix and a name of up to 63 characters.
-const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$";
+/// Name of an object, a Secret for one: what the API server takes as such, and what can stand in an address.
+const OBJECT_NAME: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
 /// `conditions`: a list keyed by `type`, the only field in any status that must be there (a list key has to be).
 pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
@@ -74,7 +75,7 @@ pub(crate) fn match_expressions(_: &mut SchemaGenerator) -> Schema {
             "type": "object",
             "required": ["key", "operator"],
             "properties": {
-                "key": { "type": "string", "maxLength": LABEL_KEY_MAX, "pattern": LABEL_KEY },
+                "key": { "type": "string", "maxLength": LABEL_KEY_MAX, "pattern": rules::LABEL_KEY },
                 "operator": { "type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"] },
                 "values": {
                     "type": "array",
@@ -150,12 +151,17 @@ pub(crate) fn node_names_set(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Names of Secrets in the job's namespace.
-pub(crate) fn pull_secrets(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn pull_secrets(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 64,
-        "items": { "type": "string", "minLength": 1, "maxLength": NAME_MAX },
+        "items": object_name(generator),
     })
+}
+
+/// The name of an object.
+pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": NAME_MAX, "pattern": OBJECT_NAME })
 }
 
 /// Tolerations as in a Pod.
@@ -176,13 +182,22 @@ pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A map of strings without further bounds.
+/// Labels or annotations for the runtime. They stand in every selected node's NodeImage, whose size is bounded.
 pub(crate) fn string_map(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "object", "additionalProperties": { "type": "string" } })
+    json_schema!({ "type": "object", "maxProperties": 64, "additionalProperties": { "type": "string", "maxLength": 4096 } })
 }
 
-/// Takes `nullable` out of a schema, everywhere: schemars writes it for every `Option`, and it would let an explicit
-/// `null` through that the originals refuse.
+/// Owners of an entry, each kept as a whole.
+pub(crate) fn owner_references(generator: &mut SchemaGenerator) -> Schema {
+    let mut owners = generator.subschema_for::<Vec<ObjectReference>>();
+    if let Some(items) = owners.pointer_mut("/items").and_then(Value::as_object_mut) {
+        items.insert("x-kubernetes-map-type".into(), "atomic".into());
+    }
+    owners
+}
+
+/// Takes `nullable` out of a schema, everywhere. schemars writes it for every `Option`; with it an explicit `null` would be
+/// stored, without it the API server drops the null as if the field were not given, as it does for the originals.
 pub(crate) fn without_nullable(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

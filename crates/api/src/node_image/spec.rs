@@ -62,10 +62,12 @@ pub struct ImageSpec {
 pub struct PullSecretReference {
     /// Namespace of the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::object_name")]
     pub namespace: Option<String>,
 
     /// Name of the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::object_name")]
     pub name: Option<String>,
 
     /// `batch` on Secrets that OpenKruise copied. Kept as it is, never read.
@@ -90,6 +92,7 @@ pub struct ImageTagSpec {
 
     /// The jobs that want this tag. None: somebody wrote the entry by hand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::owner_references")]
     pub owner_references: Vec<ObjectReference>,
 
     /// Raised with every new claim; a result counts for a claim from the claim's version on.
