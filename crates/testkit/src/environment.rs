@@ -11,6 +11,10 @@ pub(crate) const KUBERNETES: &str = "kubernetes-1.36.3";
 pub(crate) const KUBERNETES_DEBIAN: &str = "kubernetes-client-debian";
 /// Debian's containerd 1.6, unpacked by the same script.
 pub(crate) const CONTAINERD_DEBIAN: &str = "containerd-debian";
+/// Debian's etcd, unpacked by the same script.
+pub(crate) const ETCD_DEBIAN: &str = "etcd-debian";
+/// Debian's docker-registry, unpacked by the same script.
+pub(crate) const REGISTRY_DEBIAN: &str = "docker-registry-debian";
 /// The current containerd, built by the same script.
 pub(crate) const CONTAINERD: &str = "containerd-2.4.2";
 

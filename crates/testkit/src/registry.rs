@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::process::Command;
 
 pub use self::push::Pushed;
-use crate::environment::packaged;
+use crate::environment::{REGISTRY_DEBIAN, cached, packaged};
 use crate::{Lifetime, Port, Process, Program, Result, Scratch, command};
 
 const READY: Duration = Duration::from_secs(30);
@@ -69,7 +69,7 @@ impl Registry {
         let config = scratch.write("config.yml", config.to_string())?;
         let program = Program {
             name: "docker-registry",
-            path: packaged("/usr/bin/docker-registry")?,
+            path: cached(REGISTRY_DEBIAN, "docker-registry")?,
             args: vec!["serve".into(), config.display().to_string()],
             env: vec![],
             log: scratch.join("docker-registry.log"),

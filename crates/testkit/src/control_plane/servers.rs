@@ -8,7 +8,7 @@ use kube::api::Api;
 use tokio::net::TcpStream;
 
 use super::{Access, Options, READY, kubernetes};
-use crate::environment::packaged;
+use crate::environment::{ETCD_DEBIAN, cached};
 use crate::{Lifetime, Port, Process, Program, Result};
 
 /// The controllers that tests need: namespaces are emptied, owned objects collected, service accounts made.
@@ -20,7 +20,7 @@ pub(super) fn etcd(folder: &Path, lifetime: Lifetime, client: &Port, peer: &Port
     let peer = format!("http://{}", peer.address());
     Ok(Program {
         name: "etcd",
-        path: packaged("/usr/bin/etcd")?,
+        path: cached(ETCD_DEBIAN, "etcd")?,
         args: vec![
             format!("--data-dir={}", folder.join("etcd").display()),
             format!("--listen-client-urls={client}"),
