@@ -115,6 +115,8 @@ const IMPURE: &[&str] = &[
     "rand",
     "getrandom",
     "redb",
+    "rustix",
+    "mio",
 ];
 
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
@@ -147,7 +149,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 
 /// Crates of the workspace with their ordinary dependencies; those for tests do not count.
 fn members(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
-    let output = cargo(root, &["metadata", "--format-version", "1", "--no-deps"])?;
+    let output = cargo(root, &["metadata", "--format-version", "1", "--no-deps", "--locked"])?;
     let metadata: Value = serde_json::from_str(&output).context("reading cargo metadata")?;
     let packages = metadata["packages"]
         .as_array()
@@ -173,6 +175,7 @@ fn reached_from(root: &Path, name: &str) -> anyhow::Result<BTreeSet<String>> {
         root,
         &[
             "tree",
+            "--locked",
             "--package",
             name,
             "--edges",

@@ -28,11 +28,9 @@ const HOLDS_SECRETS: [&str; 1] = [".runtime.v1.AuthConfig"];
 pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
     let crate_dir = root.join("crates/runtime-proto");
     let checked_in = crate_dir.join("src/generated");
-    let fresh = root.join("target/xtask-proto");
-    if fresh.exists() {
-        fs::remove_dir_all(&fresh).with_context(|| format!("cannot empty {}", fresh.display()))?;
-    }
-    fs::create_dir_all(&fresh).with_context(|| format!("cannot create {}", fresh.display()))?;
+    // A folder of its own for each run: two may run at once.
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let fresh = folder.path().to_owned();
 
     let include = crate_dir.join("proto");
     let files: Vec<PathBuf> = PROTO_FILES.iter().map(|file| include.join(file)).collect();
