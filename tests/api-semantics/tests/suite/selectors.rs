@@ -117,6 +117,13 @@ fn labels(images: &str) -> Vec<Case> {
             "spec.selector.matchLabels.zone",
         ),
         accept("label value that is null counts as not given", label("{zone: null}")),
+        refuse("label key with a blank", label("{\"a b\": c}"), "a label key must"),
+        refuse(
+            "label key with a name that is too long",
+            label(&format!("{{{long}: a}}")),
+            "a label key must",
+        ),
+        refuse("label key with two slashes", label("{a/b/c: d}"), "a label key must"),
         refuse("empty label key", label("{\"\": a}"), "a label key must"),
         refuse(
             "label key that is too long",

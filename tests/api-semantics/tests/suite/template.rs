@@ -191,6 +191,16 @@ fn extras(images: &str) -> Vec<Case> {
     vec![
         accept("pull secrets", with("pullSecrets: [secret-name1, secret-name2]")),
         refuse(
+            "pull secret in capitals",
+            with("pullSecrets: [My-Secret]"),
+            "spec.pullSecrets[0]",
+        ),
+        refuse(
+            "pull secret of another namespace",
+            with("pullSecrets: [other/secret]"),
+            "spec.pullSecrets[0]",
+        ),
+        refuse(
             "pull secret without name",
             with("pullSecrets: [\"\"]"),
             "spec.pullSecrets[0]",
