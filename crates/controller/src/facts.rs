@@ -13,7 +13,10 @@ use larder_planner::NodeKey;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeFacts {
     pub(crate) name: String,
-    pub(crate) labels: BTreeMap<String, String>,
+    /// None while the NodeImage has the same.
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    /// Whether it has no runtime to pull with.
+    pub(crate) is_virtual: bool,
     pub(crate) taints: Vec<Taint>,
     pub(crate) ready: bool,
     /// Since when it is ready or not.
@@ -24,10 +27,14 @@ impl NodeFacts {
     pub(crate) fn of(node: Node) -> Self {
         let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
         let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+        let labels = node.metadata.labels.unwrap_or_default();
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
         Self {
             name: node.metadata.name.unwrap_or_default(),
-            labels: node.metadata.labels.unwrap_or_default(),
+            is_virtual: labels
+                .get(NODE_TYPE_LABEL)
+                .is_some_and(|kind| kind == VIRTUAL_KUBELET_VALUE),
+            labels: Some(labels),
             // The moment at which a taint was added decides nothing, and would make every look at it a change.
             taints: taints
                 .into_iter()
@@ -41,13 +48,6 @@ impl NodeFacts {
                 .and_then(|condition| condition.last_transition_time)
                 .map(|time| time.0),
         }
-    }
-
-    /// Whether it has no runtime to pull with.
-    pub(crate) fn is_virtual(&self) -> bool {
-        self.labels
-            .get(NODE_TYPE_LABEL)
-            .is_some_and(|kind| kind == VIRTUAL_KUBELET_VALUE)
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     fn a_virtual_kubelet_is_told_by_its_label() {
         let node = |kind: &str| json!({"metadata": {"name": "a", "labels": {"type": kind}}});
         let facts = |kind| NodeFacts::of(serde_json::from_value(node(kind)).unwrap());
-        assert!(facts("virtual-kubelet").is_virtual());
-        assert!(!facts("metal").is_virtual());
+        assert!(facts("virtual-kubelet").is_virtual);
+        assert!(!facts("metal").is_virtual);
     }
 }

@@ -27,6 +27,7 @@ mod secrets;
 #[cfg(test)]
 mod simulation;
 mod statuses;
+mod thrift;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -139,7 +139,7 @@ impl Progress {
         match (outcome, pending) {
             (Outcome::Done, Pending::HandOut(_)) => seat.redo = false,
             (Outcome::Refused(reason), Pending::HandOut(since)) => {
-                seat.silence = Some(Silence::after(seat.silence, reason, since, now, seat));
+                seat.silence = Some(Box::new(Silence::after(seat, reason, since, now)));
             }
             (Outcome::Done | Outcome::Refused(_), Pending::Withdraw(_)) => {}
         }
@@ -224,7 +224,7 @@ impl Progress {
         match place.recall {
             Some(reason) => {
                 let since = seat.view.claim.map_or(now, |claim| claim.handed_out);
-                seat.silence = Some(Silence::after(seat.silence, reason, since, now, seat));
+                seat.silence = Some(Box::new(Silence::after(seat, reason, since, now)));
                 seat.pending = Some(Pending::Withdraw(reason));
             }
             None => seat.pending = Some(Pending::HandOut(now)),

@@ -25,7 +25,8 @@ const LONGEST_REST: SignedDuration = SignedDuration::from_hours(1);
 pub(crate) struct Seat {
     pub(crate) view: NodeView,
     pub(crate) pending: Option<Pending>,
-    pub(crate) silence: Option<Silence>,
+    /// Boxed, because few nodes ever keep silent and there may be a hundred thousand seats.
+    pub(crate) silence: Option<Box<Silence>>,
     /// The node was unable to take part for too long; final in a campaign that ends.
     pub(crate) gave_up: Option<Reason>,
     /// The job was edited after this node failed.
@@ -102,8 +103,9 @@ impl Tally {
 }
 
 impl Silence {
-    /// One more failed try at `now`.
-    pub(crate) fn after(previous: Option<Self>, reason: Reason, since: Timestamp, now: Timestamp, seat: &Seat) -> Self {
+    /// One more failed try of a seat at `now`.
+    pub(crate) fn after(seat: &Seat, reason: Reason, since: Timestamp, now: Timestamp) -> Self {
+        let previous = seat.silence.as_deref();
         let tries = previous.map_or(0, |silence| silence.tries).saturating_add(1);
         let rest = FIRST_REST.saturating_mul(1 << (tries - 1).min(6)).min(LONGEST_REST);
         Self {
@@ -219,7 +221,7 @@ impl Seat {
         if let Some(block) = self.view.block {
             return waiting(block.reason, later(block.since, campaign.response_time), now);
         }
-        let Some(silence) = self.silence else {
+        let Some(silence) = &self.silence else {
             return Place {
                 tally: Tally::Waiting(None),
                 turn: Some(Turn::First),

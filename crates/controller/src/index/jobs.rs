@@ -245,7 +245,9 @@ impl Index {
             .status
             .as_ref()
             .and_then(|status| status.start_time.as_ref());
+        // In whole seconds, as it is read back: deadlines count from here.
         let started = started.map_or(now, |time| time.0);
+        let started = Timestamp::from_second(started.as_second()).unwrap_or(started);
         let by_pods = matches!(campaign.selection.by, SelectBy::Pods(_));
         let changed = match &mut record.state {
             JobState::Running(running) if *running.progress.campaign() == campaign => false,

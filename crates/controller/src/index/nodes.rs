@@ -13,6 +13,7 @@ use larder_planner::progress::Outcome;
 use serde_json::Value;
 use tracing::warn;
 
+use super::thrift::{compact, forget_words};
 use super::{Index, JobId};
 use crate::facts::NodeFacts;
 use crate::merge::json_of;
@@ -108,8 +109,8 @@ pub(crate) enum NodeAnswer {
 
 impl NodeRecord {
     /// Whether Kubernetes has a node here that can pull.
-    fn has_node(&self) -> bool {
-        self.facts.as_ref().is_some_and(|facts| !facts.is_virtual())
+    pub(super) fn has_node(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| !facts.is_virtual)
     }
 
     pub(super) fn taints(&self) -> &[Taint] {
@@ -164,7 +165,7 @@ impl NodeRecord {
         match (&self.image, self.has_node()) {
             (None, true) => {
                 let mut object = NodeImage::new(node, larder_api::NodeImageSpec::default());
-                object.metadata.labels = self.facts.as_ref().map(|facts| facts.labels.clone());
+                object.metadata.labels = self.facts.as_ref().and_then(|facts| facts.labels.clone());
                 Some(NodeAction::Create(Box::new(object)))
             }
             (Some(image), false) => {
@@ -182,9 +183,28 @@ impl NodeRecord {
         }
     }
 
+    /// Keeps the Node's labels only while the NodeImage has others: a fleet's labels are much of what is known of it.
+    pub(super) fn share_labels(&mut self) {
+        let (Some(facts), Some(image)) = (&mut self.facts, &self.image) else {
+            return;
+        };
+        if facts.labels.is_some() && facts.labels == image.metadata.labels {
+            facts.labels = None;
+        }
+    }
+
+    /// Takes the Node's labels back from a NodeImage that is about to change or go.
+    fn unshare_labels(&mut self) {
+        if let (Some(facts), Some(image)) = (&mut self.facts, &self.image)
+            && facts.labels.is_none()
+        {
+            facts.labels = Some(image.metadata.labels.clone().unwrap_or_default());
+        }
+    }
+
     /// The labels that the NodeImage should have, if it has others: those of the Node.
     pub(super) fn labels_to_write(&self) -> Option<BTreeMap<String, String>> {
-        let mut wanted = self.facts.as_ref()?.labels.clone();
+        let mut wanted = self.facts.as_ref()?.labels.clone()?;
         let now = self.image.as_ref()?.metadata.labels.clone().unwrap_or_default();
         let fake = now.get_key_value(FAKE_NODE_IMAGE_LABEL);
         wanted.extend(fake.map(|(key, value)| (key.clone(), value.clone())));
@@ -309,7 +329,7 @@ impl Index {
 
     /// Takes in a NodeImage, from the watch or from a write.
     pub(super) fn take_in_image(&mut self, node: &NodeKey, mut object: NodeImage, from_write: bool, now: Timestamp) {
-        object.metadata.managed_fields = None;
+        compact(&mut object);
         let record = self.nodes.entry(node.clone()).or_default();
         if let Some(known) = &record.image
             && record.ahead_of_watch
@@ -320,10 +340,17 @@ impl Index {
         }
         let relabelled = record.image.as_ref().map(|known| &known.metadata.labels) != Some(&object.metadata.labels);
         let leaving = object.metadata.deletion_timestamp.is_some();
+        if relabelled {
+            record.unshare_labels();
+        }
         let before = record.image.replace(object);
+        record.share_labels();
         record.ahead_of_watch = from_write;
         record.measure(now);
         self.note_results(node, before.as_ref(), now);
+        if let Some(image) = self.nodes.get_mut(node).and_then(|record| record.image.as_mut()) {
+            forget_words(image);
+        }
         if relabelled || leaving || before.is_none() {
             self.reselect_node(node, now);
         } else {
@@ -335,6 +362,7 @@ impl Index {
     /// The NodeImage is gone.
     pub(super) fn image_gone(&mut self, node: &NodeKey, now: Timestamp) {
         if let Some(record) = self.nodes.get_mut(node) {
+            record.unshare_labels();
             record.image = None;
             record.ahead_of_watch = false;
             self.reselect_node(node, now);

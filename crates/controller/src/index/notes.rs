@@ -160,12 +160,25 @@ impl Index {
         }
     }
 
-    /// Notes that a job ended well on some nodes.
+    /// Notes how a job ended.
     pub(super) fn note_end(&mut self, job: JobId, status: &ImagePullJobStatus) {
         let Some(record) = self.jobs.get(&job) else {
             return;
         };
         self.notes.forget(&record.uid);
+        let failed = status
+            .progress
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == larder_api::conditions::FAILED);
+        if let Some(failed) = failed {
+            self.notes.push(Note {
+                subject: Subject(image_pull_job::reference(&record.object)),
+                warning: true,
+                reason: FAILED,
+                text: failed.message.clone(),
+            });
+        }
         if 0 < status.succeeded {
             self.notes.push(Note {
                 subject: Subject(image_pull_job::reference(&record.object)),

@@ -140,12 +140,13 @@ impl Index {
         let node = NodeKey::from(facts.name.as_str());
         let record = self.nodes.entry(node.clone()).or_default();
         let before = record.facts.replace(facts);
+        record.share_labels();
         let after = record.facts.as_ref();
         if before.as_ref() == after {
             return;
         }
         let retainted = before.as_ref().map(|facts| &facts.taints) != after.map(|facts| &facts.taints);
-        if retainted {
+        if retainted || record.image.is_none() {
             self.reselect_node(&node, now);
         } else {
             self.touch_node(&node, now);
@@ -156,7 +157,7 @@ impl Index {
     fn node_gone(&mut self, node: &NodeKey, now: Timestamp) {
         if let Some(record) = self.nodes.get_mut(node) {
             record.facts = None;
-            self.touch_node(node, now);
+            self.reselect_node(node, now);
             self.agenda.node(node);
         }
     }

@@ -131,16 +131,19 @@ impl Index {
     }
 }
 
-/// Whether a running job selects a node: one that has a NodeImage, as upstream.
+/// Whether a running job selects a node. One whose NodeImage is still to be made counts, or a job could end before the
+/// fleet is there.
 fn selects(running: &Running, node: &NodeKey, record: &NodeRecord) -> bool {
-    let Some(object) = record.living_image() else {
-        return false;
-    };
     let no_labels = std::collections::BTreeMap::new();
+    let labels = match (record.living_image(), &record.facts) {
+        (Some(object), _) => object.metadata.labels.as_ref(),
+        (None, Some(facts)) if record.has_node() => facts.labels.as_ref(),
+        (None, _) => return false,
+    };
     let selection = &running.progress.campaign().selection;
     selection.selects(NodeTraits {
         name: node,
-        labels: object.metadata.labels.as_ref().unwrap_or(&no_labels),
+        labels: labels.unwrap_or(&no_labels),
         taints: record.taints(),
         runs_matching_pod: matches!(selection.by, SelectBy::Pods(_)) && running.pods.contains_key(node),
     })
@@ -148,7 +151,6 @@ fn selects(running: &Running, node: &NodeKey, record: &NodeRecord) -> bool {
 
 /// What keeps a node from taking part.
 fn block(running: &Running, record: &NodeRecord) -> Option<Block> {
-    let object = record.living_image()?;
     let started = running.progress.started();
     let since = |moment: Option<Timestamp>| moment.unwrap_or(started).max(started);
     let blocked = |reason, moment| {
@@ -157,10 +159,13 @@ fn block(running: &Running, record: &NodeRecord) -> Option<Block> {
             since: since(moment),
         })
     };
-    let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
     if let Some(facts) = record.facts.as_ref().filter(|facts| !facts.ready) {
         return blocked(Reason::NodeNotReady, facts.since);
     }
+    let Some(object) = record.living_image() else {
+        return blocked(Reason::Unresponsive, None);
+    };
+    let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let Some(status) = &object.status else {
         return blocked(Reason::Unresponsive, created);
     };

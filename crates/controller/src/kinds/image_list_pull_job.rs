@@ -84,13 +84,11 @@ pub(crate) fn child(list: &ImageListPullJob, spec: ImagePullJobSpec) -> ImagePul
         controller: Some(true),
         block_owner_deletion: Some(true),
     };
-    let mut labels = list.metadata.labels.clone().unwrap_or_default();
-    labels.insert(TEMPLATE_HASH_LABEL.to_owned(), hash);
     ImagePullJob {
         metadata: ObjectMeta {
             generate_name: Some(format!("{}-", list.metadata.name.as_deref().unwrap_or_default())),
             namespace: list.metadata.namespace.clone(),
-            labels: Some(labels),
+            labels: Some([(TEMPLATE_HASH_LABEL.to_owned(), hash)].into()),
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },

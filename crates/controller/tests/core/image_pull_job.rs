@@ -362,3 +362,15 @@ async fn a_restart_in_the_middle_loses_nothing_and_repeats_nothing() {
     assert_eq!(counts(&stage.job_ends("job").await), (12, 12, 0, 0));
     assert_eq!((fleet.all_pulls(), fleet.most_at_once()), (12, 3));
 }
+
+#[tokio::test]
+async fn a_job_that_was_there_before_the_controller_waits_for_the_whole_fleet() {
+    let mut stage = Stage::without_controller().await;
+    let fleet = Fleet::of(&stage.client, &[QUICK; 20]).await;
+    stage
+        .submit("job", json!({"image": "nginx:1", "parallelism": 20}))
+        .await;
+    stage.start_controller(|_| {});
+    assert_eq!(counts(&stage.job_ends("job").await), (20, 20, 0, 0));
+    assert_eq!(fleet.all_pulls(), 20);
+}

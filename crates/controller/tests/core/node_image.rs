@@ -6,7 +6,7 @@ use larder_api::NodeImage;
 use larder_testkit::wait_until;
 use serde_json::json;
 
-use crate::fleet::{Fleet, QUICK};
+use crate::fleet::{Agent, Fleet, QUICK};
 use crate::stage::{SOON, Stage};
 
 #[tokio::test]
@@ -73,4 +73,32 @@ async fn what_somebody_writes_by_hand_is_pulled_and_leaves_after_its_own_time() 
     stage
         .node_becomes("node-0", "clean again", |object| object.spec.images.is_empty())
         .await;
+}
+
+#[tokio::test]
+async fn a_full_node_image_stops_nobody_else() {
+    let stage = Stage::new().await;
+    let _fleet = Fleet::of(&stage.client, &[Agent::Hangs, QUICK]).await;
+    stage
+        .node_becomes("node-0", "there", |object| object.status.is_some())
+        .await;
+    let entry = json!({"tags": [{"tag": "1", "pullPolicy": {"ttlSecondsAfterFinished": 9_000}}]});
+    let images: serde_json::Map<String, serde_json::Value> = (0..256)
+        .map(|number| (format!("image-{number}"), entry.clone()))
+        .collect();
+    let patch = Patch::Merge(json!({"spec": {"images": images}}));
+    stage
+        .node_images()
+        .patch("node-0", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    stage.submit("job", json!({"image": "nginx:1"})).await;
+    let job = stage
+        .job_becomes("job", "done with the other one", |job| {
+            job.status
+                .as_ref()
+                .is_some_and(|status| (status.desired, status.succeeded) == (2, 1))
+        })
+        .await;
+    assert_eq!(job.status.unwrap().progress.reasons["NodeFull"], 1);
 }

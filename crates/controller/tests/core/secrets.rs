@@ -173,3 +173,54 @@ async fn a_new_key_is_sealed_for_again() {
         .await;
     assert_eq!(object.spec.sealed_credentials.len(), 1);
 }
+
+#[tokio::test]
+async fn a_hand_written_entry_gets_credentials_from_two_namespaces_only() {
+    let stage = Stage::new().await;
+    let (_folder, pair) = key();
+    let fleet = Fleet::new(&stage.client);
+    fleet.publish_key(&pair.public().to_string());
+    fleet.add("node-0", Agent::Hangs, json!({})).await;
+    create(&stage, "not for you").await;
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(stage.client.clone());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": "larder-system"}})).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    let secret = json!({"metadata": {"name": "pull"}, "stringData": config("for the node")});
+    let secrets = Api::<Secret>::namespaced(stage.client.clone(), "larder-system");
+    secrets
+        .create(&PostParams::default(), &serde_json::from_value(secret).unwrap())
+        .await
+        .unwrap();
+
+    let write = async |namespace: &str| {
+        let image = json!({
+            "pullSecrets": [{"namespace": namespace, "name": "pull"}],
+            "tags": [{"tag": "1", "pullPolicy": {"ttlSecondsAfterFinished": 9_000}}],
+        });
+        let patch = Patch::Merge(json!({"spec": {"images": {"registry.example/team/app": image}}}));
+        stage
+            .node_images()
+            .patch("node-0", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    };
+    stage
+        .node_becomes("node-0", "there", |object| object.status.is_some())
+        .await;
+    write(&stage.namespace).await;
+    stage
+        .node_becomes("node-0", "looked at", |object| {
+            object
+                .entry("registry.example/team/app", "1")
+                .is_some_and(|entry| entry.created_at.is_some())
+        })
+        .await;
+    write("larder-system").await;
+    let object = stage
+        .node_becomes("node-0", "given credentials", |object| {
+            !object.spec.sealed_credentials.is_empty()
+        })
+        .await;
+    let uid = object.metadata.uid.clone().unwrap();
+    assert_eq!(password(&object, &pair, &uid).as_deref(), Some("for the node"));
+}

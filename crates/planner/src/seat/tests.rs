@@ -94,13 +94,7 @@ fn silent(tries: u32, now: i64) -> Seat {
         ..Seat::default()
     };
     for _ in 0..tries {
-        seat.silence = Some(Silence::after(
-            seat.silence,
-            Reason::Unresponsive,
-            at(0),
-            at(now),
-            &seat,
-        ));
+        seat.silence = Some(Box::new(Silence::after(&seat, Reason::Unresponsive, at(0), at(now))));
     }
     seat
 }

@@ -424,6 +424,7 @@ fn limits() -> Limits {
 fn facts(node: &NodeKey) -> NodeFacts {
     NodeFacts {
         name: node.to_string(),
+        labels: Some(BTreeMap::new()),
         ready: true,
         ..NodeFacts::default()
     }

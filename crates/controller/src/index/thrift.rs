@@ -1,0 +1,77 @@
+//! What is kept of a NodeImage: all that is decided by, and nothing else. There may be ten thousand, with a hundred thousand
+//! entries.
+
+use larder_api::NodeImage;
+
+/// Lets go of what is not needed. Lists that were read from JSON have room for four of everything, and most hold one:
+/// over a fleet that is the larger part of its memory.
+pub(super) fn compact(object: &mut NodeImage) {
+    object.metadata.managed_fields = None;
+    object.metadata.annotations = None;
+    for image in object.spec.images.values_mut() {
+        image.tags.shrink_to_fit();
+        for entry in &mut image.tags {
+            entry.owner_references.shrink_to_fit();
+            entry.claims.shrink_to_fit();
+            entry.credentials.shrink_to_fit();
+        }
+    }
+    object.spec.sealed_credentials.shrink_to_fit();
+    let statuses = object
+        .status
+        .iter_mut()
+        .flat_map(|status| status.image_statuses.values_mut());
+    statuses.for_each(|status| status.tags.shrink_to_fit());
+}
+
+/// Results are kept without their texts: nothing is decided by them, nothing writes them back, and they are most of a
+/// status.
+pub(super) fn forget_words(object: &mut NodeImage) {
+    let statuses = object
+        .status
+        .iter_mut()
+        .flat_map(|status| status.image_statuses.values_mut());
+    for tag in statuses.flat_map(|status| &mut status.tags) {
+        tag.image_id = None;
+        tag.message = None;
+        tag.digest = None;
+        tag.start_time = None;
+        if let Some(success) = &mut tag.last_succeeded {
+            success.digest = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_planner::order::claim_view;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_that_is_decided_by_is_lost() {
+        let text = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
+            "metadata": {"name": "a", "annotations": {"x": "y"}, "managedFields": []},
+            "spec": {"images": {"nginx": {"tags": [{
+                "tag": "1", "version": 3, "pullPolicy": {"ttlSecondsAfterFinished": 1},
+                "claims": [{"uid": "u", "version": 3}], "ownerReferences": [{"uid": "u"}],
+            }]}}},
+            "status": {"imageStatuses": {"nginx": {"tags": [{
+                "tag": "1", "version": 3, "phase": "Failed", "reason": "Dns", "message": "a long story", "digest": "sha256:…",
+                "completionTime": "2026-01-01T00:00:00Z", "bytesTotal": 9, "bytesDone": 4, "imageID": "nginx@sha256:…",
+            }]}}},
+        })
+        .to_string();
+        let before: NodeImage = serde_json::from_str(&text).unwrap();
+        let mut after = before.clone();
+        compact(&mut after);
+        forget_words(&mut after);
+        assert_eq!(after.spec, before.spec);
+        let image = larder_model::ImageRef::parse("nginx:1").unwrap();
+        assert_eq!(claim_view(&after, &image, "u"), claim_view(&before, &image, "u"));
+        assert_eq!(after.result("nginx", "1").unwrap().message, None);
+        let tags = &after.spec.images["nginx"].tags;
+        assert_eq!((tags.capacity(), tags[0].owner_references.capacity()), (1, 1));
+    }
+}
