@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     pub(crate) cluster: Cluster,
 
     /// Print without colours, on a terminal too
-    #[arg(long, global = true, env = "NO_COLOR", value_parser = FalseyValueParser::new(), action = ArgAction::SetTrue)]
+    #[arg(long, global = true, env = "NO_COLOR", hide_env_values = true, value_parser = FalseyValueParser::new(), action = ArgAction::SetTrue)]
     pub(crate) no_color: bool,
 
     #[command(subcommand)]

@@ -23,21 +23,33 @@ impl Bars {
 
     /// One more bar, below the others.
     pub(crate) fn add(&self, name: &str) -> Bar {
-        Self::begin(self.0.add(ProgressBar::new(STEPS)), name)
+        Bar(self.0.add(begun(name)))
     }
 
     /// One more bar, with this many above it.
     pub(crate) fn insert(&self, above: usize, name: &str) -> Bar {
-        Self::begin(self.0.insert(above, ProgressBar::new(STEPS)), name)
+        Bar(self.0.insert(above, begun(name)))
     }
+}
 
-    fn begin(bar: ProgressBar, name: &str) -> Bar {
-        bar.set_prefix(cut(name));
-        let bar = Bar(bar);
-        bar.look(Tone::Good);
-        bar.set(0.0, "");
-        bar
-    }
+/// A bar that is not shown until it has its place.
+fn begun(name: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
+    bar.set_style(style(Tone::Good));
+    bar.set_prefix(cut(name));
+    bar
+}
+
+/// How a bar looks.
+fn style(tone: Tone) -> ProgressStyle {
+    let template = match (output::has_colours(), tone) {
+        (false, _) => "{prefix} {bar:24} {msg}",
+        (true, Tone::Bad) => "{prefix} {bar:24.red/dim} {msg}",
+        (true, _) => "{prefix} {bar:24.green/dim} {msg}",
+    };
+    // The templates are constant; a bar without its style would still be a bar.
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("━╸─")
 }
 
 impl Drop for Bars {
@@ -78,23 +90,11 @@ impl Bar {
         if self.0.is_finished() {
             return;
         }
-        self.look(tone);
+        self.0.set_style(style(tone));
         if tone == Tone::Bad {
             self.0.set_message(output::paint(tone, &self.0.message()));
         }
         self.0.abandon();
-    }
-
-    fn look(&self, tone: Tone) {
-        let template = match (output::has_colours(), tone) {
-            (false, _) => "{prefix} {bar:24} {msg}",
-            (true, Tone::Bad) => "{prefix} {bar:24.red/white.dim} {msg}",
-            (true, _) => "{prefix} {bar:24.green/white.dim} {msg}",
-        };
-        // The templates are constant; a bar without its style would still be a bar.
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            self.0.set_style(style.progress_chars("━╸─"));
-        }
     }
 }
 

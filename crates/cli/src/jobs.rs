@@ -104,9 +104,12 @@ pub(crate) fn children<'a>(jobs: &'a [Job], list: &ImageListPullJob) -> Vec<&'a 
         Job::Pull(job) => Some(&**job),
         Job::List(_) | Job::PrePull(_) => None,
     });
-    children
+    let mut children: Vec<&ImagePullJob> = children
         .filter(|job| job.owner_references().iter().any(is_ours))
-        .collect()
+        .collect();
+    // Their names are drawn; people know the images.
+    children.sort_by(|one, other| one.spec.image.cmp(&other.spec.image));
+    children
 }
 
 /// `web`, or `imagepulljob/web`.

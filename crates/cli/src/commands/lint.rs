@@ -92,8 +92,10 @@ async fn offer(client: &Client, address: &str, object: &Value) -> Result<Vec<Str
                 .as_ref()
                 .map(|details| details.causes.as_slice())
                 .unwrap_or_default();
+            // The API server adds that it looked no further, in the words of a program.
             let faults = causes
                 .iter()
+                .filter(|cause| cause.field != "<nil>")
                 .map(|cause| format!("{}: {}", cause.field, cause.message))
                 .collect::<Vec<_>>();
             Ok(if faults.is_empty() {

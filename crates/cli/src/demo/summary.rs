@@ -52,10 +52,7 @@ impl Outcome {
 /// One row for each example; fits into 80 columns.
 pub(crate) fn table(outcomes: &[Outcome]) -> String {
     let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
-    crate::table::table(
-        &["EXAMPLE", "ENDED", "OK", "DONE", "FAILED", "BYTES", "TIME", "REASON"],
-        &rows,
-    )
+    crate::table::table(&["EXAMPLE", "ENDED", "OK", "DONE", "BYTES", "TIME", "REASON"], &rows)
 }
 
 fn row(outcome: &Outcome) -> Vec<String> {
@@ -69,8 +66,11 @@ fn row(outcome: &Outcome) -> Vec<String> {
         outcome.act.to_owned(),
         outcome.phase().as_str().to_owned(),
         ok,
-        outcome.count(|view| view.succeeded).to_string(),
-        outcome.count(|view| view.failed).to_string(),
+        format!(
+            "{}/{}",
+            outcome.count(|view| view.succeeded),
+            outcome.count(|view| view.desired)
+        ),
         ByteSize(u64::try_from(bytes).unwrap_or(0)).to_string(),
         format!("{:.1}s", outcome.took.as_secs_f64()),
         outcome.reasons(),
@@ -133,9 +133,9 @@ mod tests {
             ..RIGHT
         });
         insta::assert_snapshot!(table(&[right, wrong]), @r"
-        EXAMPLE                   ENDED    OK    DONE   FAILED   BYTES     TIME   REASON
-        a tag that is not there   Failed   yes   2      1        2.0 KiB   1.2s   CredentialsUnreadable
-        a tag that is not there   Failed   NO    2      1        2.0 KiB   1.2s   CredentialsUnreadable
+        EXAMPLE                   ENDED    OK    DONE   BYTES     TIME   REASON
+        a tag that is not there   Failed   yes   2/3    2.0 KiB   1.2s   CredentialsUnreadable
+        a tag that is not there   Failed   NO    2/3    2.0 KiB   1.2s   CredentialsUnreadable
         ");
     }
 

@@ -55,15 +55,12 @@ fn show_bar(bar: &Bar, status: &ImageTagStatus) {
     let (done, total) = (status.bytes_done.unwrap_or(0), status.bytes_total.unwrap_or(0));
     match status.phase() {
         Phase::Succeeded => {
-            let there = status.attempts == Some(0);
-            bar.set(
-                1.0,
-                &if there {
-                    "is there already".to_owned()
-                } else {
-                    bars::bytes(total, total)
-                },
-            );
+            let text = match (status.attempts, total) {
+                (Some(0), _) => "is there already".to_owned(),
+                (_, 0) => "pulled".to_owned(),
+                (_, total) => bars::bytes(total, total),
+            };
+            bar.set(1.0, &text);
             bar.finish(Tone::Good);
         }
         Phase::Failed => {

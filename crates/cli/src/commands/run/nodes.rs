@@ -52,6 +52,8 @@ struct Standing {
     phase: Phase,
     done: i64,
     total: i64,
+    /// Real tries; none where everything was there already.
+    tries: i32,
     /// Between 0 and 1.
     part: f64,
     reason: Option<String>,
@@ -64,6 +66,7 @@ impl Standing {
             phase: Phase::Succeeded,
             done: 0,
             total: 0,
+            tries: 0,
             part: 0.0,
             reason: None,
         };
@@ -85,6 +88,7 @@ impl Standing {
         });
         self.done += done;
         self.total += total;
+        self.tries += result.and_then(|result| result.attempts).unwrap_or(0);
         self.part += if phase == Phase::Succeeded {
             1.0
         } else {
@@ -108,7 +112,9 @@ impl Standing {
 
     fn text(&self) -> String {
         match self.phase {
-            Phase::Succeeded if self.total == 0 => "there already".to_owned(),
+            Phase::Succeeded if self.tries == 0 => "there already".to_owned(),
+            // A pull that is over at once is not measured.
+            Phase::Succeeded if self.total == 0 => "pulled".to_owned(),
             Phase::Succeeded => bars::bytes(self.total, self.total),
             Phase::Failed => self.reason.clone().unwrap_or_else(|| "failed".to_owned()),
             Phase::Pulling if 0 < self.total => bars::bytes(self.done, self.total),
@@ -260,8 +266,12 @@ mod tests {
         Phase::Pulling, "1.0 KiB of 2.0 KiB", 0.75)]
     #[case::one_failed(json!([{"tag": "1", "version": 1, "phase": "Succeeded"}, {"tag": "2", "version": 1, "phase": "Failed", "reason": "NotFound"}]),
         Phase::Failed, "NotFound", 0.5)]
-    #[case::all_there(json!([{"tag": "1", "version": 1, "phase": "Succeeded"}, {"tag": "2", "version": 1, "phase": "Succeeded", "bytesTotal": 2048}]),
+    #[case::one_was_there(json!([{"tag": "1", "version": 1, "phase": "Succeeded", "attempts": 0}, {"tag": "2", "version": 1, "phase": "Succeeded", "attempts": 1, "bytesTotal": 2048}]),
         Phase::Succeeded, "2.0 KiB", 1.0)]
+    #[case::all_were_there(json!([{"tag": "1", "version": 1, "phase": "Succeeded", "attempts": 0}, {"tag": "2", "version": 1, "phase": "Succeeded", "attempts": 0}]),
+        Phase::Succeeded, "there already", 1.0)]
+    #[case::pulled_at_once(json!([{"tag": "1", "version": 1, "phase": "Succeeded", "attempts": 0}, {"tag": "2", "version": 1, "phase": "Succeeded", "attempts": 1}]),
+        Phase::Succeeded, "pulled", 1.0)]
     fn a_node_is_as_far_as_its_images(
         #[case] results: Value,
         #[case] phase: Phase,

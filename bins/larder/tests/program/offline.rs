@@ -1,0 +1,129 @@
+//! What works without a cluster: lint, crds, completions, help.
+
+use std::path::{Path, PathBuf};
+
+use rstest::rstest;
+use tokio::process::Command;
+
+use crate::larder::{Larder, ended, examples};
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn all_examples_are_fine() {
+    let larder = Larder::new();
+    let folder = examples();
+    let mut command = larder.larder(&["lint"]);
+    let files = files_below(&folder);
+    command
+        .args(files.iter().map(|file| file.strip_prefix(&folder).unwrap()))
+        .current_dir(&folder);
+    let said = ended(command).await.well();
+    assert_eq!(said.lines().count(), files.len());
+    insta::assert_snapshot!(said);
+}
+
+#[tokio::test]
+async fn every_fault_has_its_line() {
+    let larder = Larder::new();
+    larder.write(
+        "faulty.yaml",
+        "apiVersion: apps.kruise.io/v1beta1\nkind: ImagePullJob\nmetadata: {name: a}\nspec:\n  parallelism: many\n  colour: blue\n---\n\
+         apiVersion: apps.kruise.io/v9\nkind: ImagePullJob\nmetadata: {name: b}\n---\n\
+         apiVersion: v1\nkind: Secret\nmetadata: {name: c}\n---\n\
+         apiVersion: operations.kubeedge.io/v1alpha2\nkind: ImagePrePullJob\nmetadata: {name: d}\nspec: {}\n",
+    );
+    let ended = larder.run(&["lint", "faulty.yaml"]).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""));
+    insta::assert_snapshot!(ended.stdout);
+}
+
+#[tokio::test]
+async fn standard_input_is_a_file_too() {
+    let larder = Larder::new();
+    let program = env!("CARGO_BIN_EXE_larder");
+    let mut command = larder.command("bash");
+    command.args([
+        "-c",
+        &format!("echo '{{apiVersion: v1, kind: Secret, metadata: {{name: c}}}}' | {program} lint -"),
+    ]);
+    let said = ended(command).await.well();
+    assert_eq!(
+        said,
+        "standard input: Secret c: not checked, it is none of Larder's kinds\n"
+    );
+}
+
+#[tokio::test]
+async fn the_crds_are_those_of_the_repository() {
+    let larder = Larder::new();
+    let said = larder.run(&["crds"]).await.well();
+    let folder = examples().join("../crds");
+    let files = files_below(&folder);
+    assert_eq!(said.matches("---\n").count(), files.len());
+    for file in files {
+        // The file begins with a comment on where it comes from.
+        let text = std::fs::read_to_string(&file).unwrap();
+        let (_, body) = text.split_once("apiVersion: ").unwrap();
+        assert!(said.contains(body), "{}", file.display());
+    }
+}
+
+#[rstest]
+#[case::bash("bash", "complete -F _larder")]
+#[case::zsh("zsh", "#compdef larder")]
+#[case::fish("fish", "complete -c larder")]
+#[tokio::test]
+async fn completions_for(#[case] shell: &str, #[case] holds: &str) {
+    let said = Larder::new().run(&["completions", shell]).await.well();
+    assert!(said.contains(holds), "{said}");
+}
+
+#[tokio::test]
+async fn a_pipe_that_closes_early_is_no_error() {
+    let larder = Larder::new();
+    let mut command = larder.command("bash");
+    let program = env!("CARGO_BIN_EXE_larder");
+    command.args(["-o", "pipefail", "-c", &format!("{program} crds | head -n 1")]);
+    assert_eq!(ended(command).await.well(), "---\n");
+}
+
+#[tokio::test]
+async fn help_lists_the_commands() {
+    let said = Larder::new().run(&["--help"]).await.well();
+    insta::assert_snapshot!(said);
+}
+
+#[tokio::test]
+async fn nothing_typed_shows_the_help() {
+    let ended = Larder::new().run(&[]).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(
+        ended.stderr.contains("Usage: larder [OPTIONS] <COMMAND>"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn as_a_plugin_it_is_called_kubectl_larder() {
+    let larder = Larder::new();
+    let plugin = larder.home.path().join("kubectl-larder");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_larder"), &plugin).unwrap();
+    let mut command: Command = larder.command(&plugin);
+    command.args(["run", "--help"]);
+    let said = ended(command).await.well();
+    assert!(said.contains("Usage: kubectl larder run "), "{said}");
+}

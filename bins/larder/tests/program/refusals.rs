@@ -1,0 +1,63 @@
+//! What goes wrong without a cluster: one sentence each, the documented exit code, no backtrace.
+
+use rstest::rstest;
+
+use crate::larder::{Larder, ended};
+
+/// A kubeconfig for an address at which nobody listens.
+const NOBODY: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+  "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+  "users": [{"name": "u", "user": {"token": "t"}}],
+  "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}"#;
+
+fn surroundings() -> Larder {
+    let larder = Larder::new();
+    larder.write("nobody.json", NOBODY);
+    larder.write("broken.yaml", "kind: [unclosed");
+    larder.write("plain.yaml", "colour: blue\n");
+    larder.write("empty.yaml", "");
+    larder.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n");
+    larder.write_job("job", "nginx:1", "");
+    larder
+}
+
+#[rstest]
+#[case::flag(&["status", "--fast"], 2, "unexpected argument '--fast' found; usage: larder status [OPTIONS] [JOB]")]
+#[case::no_file_given(&["run"], 2, "the following required arguments were not provided: --filename <FILE>; usage: larder run --filename <FILE>")]
+#[case::duration(&["run", "-f", "job.yaml", "--timeout", "soon"], 2, "invalid value 'soon' for '--timeout <DURATION>': `soon` is no unit; use s, m or h, as in 5m; see: larder --help")]
+#[case::image(&["pull", "Not/An:Image:At:All"], 2, "invalid value 'Not/An:Image:At:All' for '<IMAGE>...': ")]
+#[case::no_file(&["run", "-f", "gone.yaml"], 2, "gone.yaml cannot be read: No such file or directory (os error 2)")]
+#[case::broken_yaml(&["run", "-f", "broken.yaml"], 2, "broken.yaml is not YAML: ")]
+#[case::no_object(&["lint", "plain.yaml"], 2, "plain.yaml: not a Kubernetes object; apiVersion and kind must be given")]
+#[case::nothing(&["lint", "empty.yaml"], 2, "empty.yaml holds no object")]
+#[case::no_cluster(&["status"], 2, "no cluster is configured; give --kubeconfig FILE, or set KUBECONFIG, or try: larder up")]
+#[case::no_kubeconfig(&["status", "--kubeconfig", "gone"], 2, "the kubeconfig gone cannot be used: failed to read kubeconfig from")]
+#[case::no_context(&["status", "--kubeconfig", "nobody.json", "--context", "x"], 2, "the kubeconfig nobody.json cannot be used: failed to load current context: x")]
+#[case::unreachable(&["status", "--kubeconfig", "nobody.json"], 3, "reading jobs: the API server cannot be reached: Connection refused (os error 111); check --kubeconfig and --context")]
+#[case::run_unreachable(&["run", "-f", "job.yaml", "--kubeconfig", "nobody.json"], 3, "job.yaml: creating ImagePullJob job: the API server cannot be reached: ")]
+#[case::why_unreachable(&["why", "job", "--kubeconfig", "nobody.json"], 3, "reading jobs: the API server cannot be reached: ")]
+#[case::plan_unreachable(&["plan", "-f", "job.yaml", "--kubeconfig", "nobody.json"], 3, "job.yaml: creating ImagePullJob job: the API server cannot be reached: ")]
+#[case::nothing_to_plan(&["plan", "-f", "secret.yaml", "--kubeconfig", "nobody.json"], 2, "the file holds no job; give an ImagePullJob or ImageListPullJob")]
+#[case::no_runtime(&["pull", "nginx:1", "--runtime-endpoint", "unix:///nobody.sock"], 3, "the runtime at /nobody.sock does not answer: ")]
+#[case::folder_is_a_file(&["pull", "nginx:1", "--to", "job.yaml"], 2, "the folder job.yaml cannot be used: ")]
+#[case::data_is_a_file(&["up", "--data", "job.yaml"], 2, "the data folder cannot be used: ")]
+#[case::open_to_the_world(&["up", "--data", "d", "--listen", "0.0.0.0:0"], 2, "the embedded API server cannot listen: 0.0.0.0:0 is not a loopback address; the embedded API is served on loopback only; choose another address with --listen")]
+#[case::log_filter(&["up", "--data", "d", "--log", "larder=loud"], 2, "`larder=loud` is no log filter; ")]
+#[tokio::test]
+async fn one_sentence_and_the_documented_code(#[case] arguments: &[&str], #[case] code: i32, #[case] says: &str) {
+    let larder = surroundings();
+    let sentence = larder.run(arguments).await.badly(code);
+    assert!(sentence.starts_with(says), "{sentence}");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_variable_that_leads_nowhere_is_named() {
+    let larder = surroundings();
+    let mut command = larder.larder(&["status"]);
+    command.env("KUBECONFIG", "gone");
+    let sentence = ended(command).await.badly(2);
+    assert!(
+        sentence.starts_with("the kubeconfig that KUBECONFIG names cannot be used: "),
+        "{sentence}"
+    );
+}

@@ -1,0 +1,160 @@
+//! The same commands in a terminal, which util-linux's `script` makes.
+
+use crate::larder::{Larder, ended};
+use crate::up::{ON_NODE_2, Source, Up};
+
+/// What a terminal showed.
+pub(crate) struct Shown {
+    pub(crate) code: Option<i32>,
+    /// Everything that was sent to it.
+    pub(crate) raw: String,
+    /// What was on it at the end, without spaces at the ends of lines.
+    pub(crate) text: String,
+}
+
+pub(crate) async fn in_terminal(larder: &Larder, arguments: &[&str], columns: usize) -> Shown {
+    let program = env!("CARGO_BIN_EXE_larder");
+    let line = format!("stty cols {columns} rows 60; exec {program} {}", arguments.join(" "));
+    let mut command = larder.command("script");
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    let ended = ended(command).await;
+    Shown {
+        code: ended.code,
+        text: Screen::of(&ended.stdout, columns),
+        raw: ended.stdout,
+    }
+}
+
+/// As much of a terminal as bars need: it wraps, moves the cursor up and down, and erases. It is as long as it has to be.
+struct Screen {
+    columns: usize,
+    rows: Vec<Vec<char>>,
+    row: usize,
+    column: usize,
+}
+
+impl Screen {
+    fn of(raw: &str, columns: usize) -> String {
+        let mut screen = Self {
+            columns,
+            rows: vec![],
+            row: 0,
+            column: 0,
+        };
+        let mut rest = raw.chars();
+        while let Some(next) = rest.next() {
+            match next {
+                '\u{1b}' => {
+                    let sequence: String = rest.by_ref().take_while(|c| !c.is_ascii_alphabetic()).collect();
+                    // The letter that ended it is gone; the escapes that matter are told apart by what is left.
+                    let end = raw[..raw.len() - rest.as_str().len()]
+                        .chars()
+                        .last()
+                        .unwrap_or_default();
+                    screen.obey(sequence.trim_start_matches('['), end);
+                }
+                '\n' => screen.row += 1,
+                '\r' => screen.column = 0,
+                other => screen.put(other),
+            }
+        }
+        let lines = screen.rows.iter().map(|row| row.iter().collect::<String>());
+        lines.map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+
+    fn obey(&mut self, number: &str, command: char) {
+        let count: usize = number.parse().unwrap_or(1);
+        match command {
+            'A' => self.row = self.row.saturating_sub(count),
+            'B' => self.row += count,
+            'K' => {
+                let from = if number == "2" { 0 } else { self.column };
+                if let Some(row) = self.rows.get_mut(self.row) {
+                    row.truncate(from);
+                }
+            }
+            'J' => self.rows.truncate(self.row + 1),
+            _ => {}
+        }
+    }
+
+    fn put(&mut self, character: char) {
+        if self.column == self.columns {
+            self.row += 1;
+            self.column = 0;
+        }
+        if self.rows.len() <= self.row {
+            self.rows.resize(self.row + 1, vec![]);
+        }
+        let row = &mut self.rows[self.row];
+        if row.len() <= self.column {
+            row.resize(self.column + 1, ' ');
+        }
+        row[self.column] = character;
+        self.column += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_has_a_bar_and_each_node_too() {
+    let (up, source) = tokio::join!(Up::start(), Source::start());
+    let image = source.offer("app").await;
+    source.walk();
+    up.larder.write_job("web", &image, ON_NODE_2);
+    let run = ["run", "-f", "web.yaml", "--nodes", "--kubeconfig", "data/kubeconfig"];
+    let screen = in_terminal(&up.larder, &run, 80).await;
+    assert_eq!(screen.code, Some(0), "{}", screen.text);
+    let full = "━".repeat(24);
+    for row in [
+        format!("  web                  {full} 1/1 nodes  589.4 KiB  Complete"),
+        format!("    node-2             {full} 589.4 KiB"),
+    ] {
+        assert!(screen.text.contains(&row), "{row} in\n{}", screen.text);
+    }
+    assert!(screen.raw.contains("\u{1b}[32m"), "{:?}", screen.raw);
+
+    let status = in_terminal(&up.larder, &["status", "--kubeconfig", "data/kubeconfig"], 80).await;
+    assert!(
+        status.text.contains("imagepulljob/web   Complete   1"),
+        "{}",
+        status.text
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_has_a_bar() {
+    let source = Source::start().await;
+    let image = source.offer("a").await;
+    source.walk();
+    let larder = Larder::new();
+    let screen = in_terminal(&larder, &["pull", &image, "--to", "images"], 80).await;
+    assert_eq!(screen.code, Some(0), "{}", screen.text);
+    assert!(
+        screen.text.contains(&format!("{} 589.4 KiB", "━".repeat(24))),
+        "{}",
+        screen.text
+    );
+    let plain = in_terminal(&larder, &["--no-color", "pull", &image, "--to", "images"], 80).await;
+    assert!(plain.text.contains("is there already"), "{}", plain.text);
+    assert!(!plain.raw.contains("\u{1b}[32m"), "{:?}", plain.raw);
+}
+
+#[tokio::test]
+async fn an_error_is_red_unless_colours_are_refused() {
+    let larder = Larder::new();
+    let screen = in_terminal(&larder, &["lint", "gone.yaml"], 80).await;
+    assert_eq!(screen.code, Some(2));
+    assert!(
+        screen
+            .raw
+            .contains("\u{1b}[31merror:\u{1b}[0m gone.yaml cannot be read"),
+        "{:?}",
+        screen.raw
+    );
+    let screen = in_terminal(&larder, &["--no-color", "lint", "gone.yaml"], 80).await;
+    assert!(
+        screen.raw.starts_with("error: gone.yaml cannot be read"),
+        "{:?}",
+        screen.raw
+    );
+}
