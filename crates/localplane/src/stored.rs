@@ -2,7 +2,7 @@
 //!
 //! The text leaves out `apiVersion`, so that any version of the kind is written out by putting its own in front.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
@@ -52,8 +52,6 @@ pub(crate) struct Stored {
     pub(crate) deleting: bool,
     /// JSON after the opening brace, without `apiVersion`.
     tail: Bytes,
-    /// Watch lines by version, with the event they tell of: made once, shared by all watchers.
-    frames: [OnceLock<(&'static str, Bytes)>; 3],
 }
 
 impl Stored {
@@ -71,8 +69,16 @@ impl Stored {
 
     /// An object as it was written to disk.
     pub(crate) fn from_tail(resource: &Resource, tail: Bytes, written: i64) -> Result<Self, serde_json::Error> {
-        let object: Object = serde_json::from_slice(&with_brace(&tail))?;
+        let mut object: Object = serde_json::from_slice(&with_brace(&tail))?;
         let revision = object::meta_str(&object, "resourceVersion").parse().unwrap_or_default();
+        if let Some(schema) = &resource.versions[resource.storage].schema {
+            // An older program may have known fewer defaults.
+            let before = object.clone();
+            schema.default(&mut object);
+            if object != before {
+                return Ok(Self::new(resource, object, revision, written));
+            }
+        }
         Ok(Self::with_tail(resource, &object, revision, written, tail))
     }
 
@@ -107,7 +113,6 @@ impl Stored {
                 .collect(),
             deleting: object::is_deleting(object),
             tail,
-            frames: Default::default(),
         }
     }
 
@@ -133,24 +138,14 @@ impl Stored {
     }
 
     /// One line of a watch: `event` with this object.
-    ///
-    /// An object at one revision comes with one event for nearly all watchers, so that line is kept. Those whose
-    /// selector turns a change into another event get a line of their own.
-    pub(crate) fn frame(&self, event: &'static str, version: usize, api_version: &str) -> Bytes {
-        let make = || {
-            let mut text = BytesMut::with_capacity(self.tail.len() + api_version.len() + 60);
-            text.put_slice(br#"{"type":""#);
-            text.put_slice(event.as_bytes());
-            text.put_slice(br#"","object":"#);
-            self.write_json(api_version, &mut text);
-            text.put_slice(b"}\n");
-            text.freeze()
-        };
-        let Some(slot) = self.frames.get(version) else {
-            return make();
-        };
-        let (kept, line) = slot.get_or_init(|| (event, make()));
-        if *kept == event { line.clone() } else { make() }
+    pub(crate) fn frame(&self, event: &str, api_version: &str) -> Bytes {
+        let mut text = BytesMut::with_capacity(self.tail.len() + api_version.len() + 60);
+        text.put_slice(br#"{"type":""#);
+        text.put_slice(event.as_bytes());
+        text.put_slice(br#"","object":"#);
+        self.write_json(api_version, &mut text);
+        text.put_slice(b"}\n");
+        text.freeze()
     }
 
     /// What goes to disk.

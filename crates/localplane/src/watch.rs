@@ -5,9 +5,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::stored::Shared;
@@ -32,16 +33,40 @@ pub(crate) struct Event {
     pub(crate) object: Shared,
     /// The object before the change.
     pub(crate) previous: Option<Shared>,
+    /// Lines by version, with what they tell: made once, shared by all watchers, gone with the event.
+    lines: [OnceLock<(&'static str, Bytes)>; 3],
 }
 
 impl Event {
+    pub(crate) fn new(happened: Happened, object: Shared, previous: Option<Shared>) -> Self {
+        Self {
+            happened,
+            object,
+            previous,
+            lines: Default::default(),
+        }
+    }
+
+    /// The line that tells of this event.
+    ///
+    /// Nearly all watchers are told the same, so that line is kept. Those whose selector turns a change into something
+    /// else get a line of their own.
+    pub(crate) fn line(&self, told: &'static str, version: usize, api_version: &str) -> Bytes {
+        let make = || self.object.frame(told, api_version);
+        let Some(slot) = self.lines.get(version) else {
+            return make();
+        };
+        let (kept, line) = slot.get_or_init(|| (told, make()));
+        if *kept == told { line.clone() } else { make() }
+    }
+
     pub(crate) fn revision(&self) -> u64 {
         self.object.revision
     }
 
     fn size(&self) -> usize {
-        // The object after this change is the one before the next, so each is counted once.
-        self.object.size() + 100
+        // The object after this change is the one before the next, so each is counted once; its line is as long.
+        2 * self.object.size()
     }
 }
 

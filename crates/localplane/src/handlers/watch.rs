@@ -234,9 +234,9 @@ impl Watching {
         let now = event.happened != Happened::Deleted && self.selection.matches(&event.object);
         match (before, now) {
             (None, false) => None,
-            (None, true) => Some(self.frame("ADDED", &event.object)),
-            (Some(_), true) => Some(self.frame("MODIFIED", &event.object)),
-            (Some(_), false) if event.happened == Happened::Deleted => Some(self.frame("DELETED", &event.object)),
+            (None, true) => Some(self.line("ADDED", event)),
+            (Some(_), true) => Some(self.line("MODIFIED", event)),
+            (Some(_), false) if event.happened == Happened::Deleted => Some(self.line("DELETED", event)),
             // It lives on outside of what is selected; the watch sees its last state inside, at this revision.
             (Some(before), false) => {
                 let mut object = before.object(&self.api_version);
@@ -248,10 +248,19 @@ impl Watching {
         }
     }
 
+    /// The line of an event, shared with other watchers if they are told the same in the same form.
+    fn line(&mut self, told: &'static str, event: &Event) -> Bytes {
+        let target = &self.asked.target;
+        if self.asked.format == Format::Whole && target.version().shape == Shape::Stored {
+            return event.line(told, target.version, &self.api_version);
+        }
+        self.frame(told, &event.object)
+    }
+
     fn frame(&mut self, event: &'static str, object: &Stored) -> Bytes {
         let target = &self.asked.target;
         if self.asked.format == Format::Whole && target.version().shape == Shape::Stored {
-            return object.frame(event, target.version, &self.api_version);
+            return object.frame(event, &self.api_version);
         }
         let now = self.asked.plane.store.now();
         let columns = !std::mem::replace(&mut self.columns_sent, true);

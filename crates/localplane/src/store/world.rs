@@ -187,11 +187,7 @@ impl World {
                 self.index(&key, &object);
                 self.note_change(&key, &object);
             }
-            let event = Arc::new(Event {
-                happened,
-                object,
-                previous,
-            });
+            let event = Arc::new(Event::new(happened, object, previous));
             self.tables[key.resource].hub.publish(&event);
         }
     }
