@@ -128,10 +128,14 @@ pub struct Election {
     identity: String,
     timing: Timing,
     seen: Option<Seen>,
-    /// There was a Lease before. If there is none now, somebody deleted it, and its holder may not know yet and still
-    /// write. A candidate that starts just then cannot know it either: deleting the Lease of running replicas is the one
-    /// way to get two writers.
+    /// There was a Lease before, or may have been. If there is none now, somebody deleted it, and its holder may not know
+    /// yet and still write. A candidate that starts just then cannot know it either: deleting the Lease of running
+    /// replicas and starting another one is the one way to get two writers.
     existed: bool,
+    /// A write that creates the Lease was sent, and its outcome is not known.
+    creating: bool,
+    /// Who creates the Lease anew leads only when every earlier holder has stopped writing.
+    leads_from: Instant,
     /// What was seen may be outdated by a write of our own whose outcome is not known: look before acting.
     unsure: bool,
     look_at: Instant,
@@ -160,6 +164,8 @@ impl Election {
             timing,
             seen: None,
             existed: false,
+            creating: false,
+            leads_from: now,
             unsure: true,
             look_at: now,
             held: None,
@@ -181,17 +187,19 @@ impl Election {
             _ => return due(now, self.look_at, Step::Look),
         };
         if let Some(held) = &self.held {
-            return due(
-                now,
-                held.renewed + self.timing.renew_after,
-                Step::Renew(self.swap(seen)),
-            );
+            let renew_at = held.renewed + self.timing.renew_after;
+            return match due(now, renew_at, Step::Renew(self.swap(seen))) {
+                Step::Wait(until) if now < self.leads_from => Step::Wait(until.min(self.leads_from)),
+                step => step,
+            };
         }
         let free_at = self.free_at(seen);
-        if now >= free_at {
-            return Step::Acquire(self.swap(seen));
+        if now < free_at {
+            return due(now, self.look_at.min(free_at), Step::Look);
         }
-        due(now, self.look_at.min(free_at), Step::Look)
+        let swap = self.swap(seen);
+        self.creating |= swap.base.is_none();
+        Step::Acquire(swap)
     }
 
     /// The Lease was read; the answer came at `now`.
@@ -201,7 +209,13 @@ impl Election {
         if self.holder(&lease) != Holder::Me {
             self.held = None;
         }
-        self.existed |= lease != Observed::Absent;
+        if lease != Observed::Absent {
+            if self.holder(&lease) == Holder::Me {
+                self.created(now);
+            }
+            self.creating = false;
+            self.existed = true;
+        }
         match &mut self.seen {
             Some(seen) if version(&seen.lease) == version(&lease) => {}
             before => *before = Some(Seen { lease, since: now }),
@@ -214,6 +228,8 @@ impl Election {
         let term = self.held.take().map_or(self.terms + 1, |held| held.term);
         self.terms = term;
         self.held = Some(Held { term, renewed: sent });
+        self.created(now);
+        self.creating = false;
         self.existed = true;
         self.seen = Some(Seen {
             lease: Observed::Present(record),
@@ -230,6 +246,8 @@ impl Election {
 
     /// A read or write failed, or nobody knows whether it did: look again soon.
     pub fn failed(&mut self, now: Instant) {
+        // Before the first look a failure says as much as not having been started yet.
+        self.existed |= self.seen.is_some();
         self.unsure = true;
         self.look_at = now + self.timing.retry_after;
     }
@@ -237,7 +255,7 @@ impl Election {
     /// Whether this candidate leads at this moment.
     pub fn leadership(&self, now: Instant) -> Leadership {
         match &self.held {
-            Some(held) if now < held.renewed + self.timing.duration => Leadership::Leader {
+            Some(held) if self.leads_from <= now && now < held.renewed + self.timing.duration => Leadership::Leader {
                 term: held.term,
                 may_write_until: held.renewed + self.timing.write_for,
             },
@@ -259,10 +277,16 @@ impl Election {
         })
     }
 
+    /// The Lease is there now; if it is by our own creation, and not the first of all, nobody may write for a while.
+    fn created(&mut self, now: Instant) {
+        if self.creating && self.existed {
+            self.leads_from = now + self.timing.duration;
+        }
+    }
+
     /// From when on the lease may be taken.
     fn free_at(&self, seen: &Seen) -> Instant {
         let held_for = match &seen.lease {
-            Observed::Absent if self.existed => self.timing.duration,
             Observed::Present(record) if self.holder(&seen.lease) == Holder::Another => {
                 record.duration.max(self.timing.duration)
             }

@@ -184,6 +184,7 @@ impl World {
 
     fn turn(&mut self, who: usize) {
         let now = self.local(who);
+        self.note_reign(who, now);
         match self.candidates[who].election.next(now) {
             Step::Wait(until) => {
                 let at = self.candidates[who].clock.when(self.origin, until).max(self.now + 1);
@@ -264,7 +265,6 @@ impl World {
             Some(Reply::Wrote(record)) => candidate.election.wrote(pending.sent, now, record),
             Some(Reply::Refused) => candidate.election.refused(now),
         }
-        self.note_reign(who, now);
         self.turn(who);
     }
 

@@ -83,14 +83,37 @@ fn a_longer_duration_in_the_lease_is_respected() {
 #[case::another_one(Some("other"))]
 #[case::me_as_far_as_i_know(Some(ME))]
 #[case::nobody_as_far_as_i_know(None)]
-fn a_lease_deleted_under_its_holder_counts_as_held_for_its_duration(#[case] holder: Option<&str>) {
+fn who_creates_a_deleted_lease_anew_leads_when_every_earlier_holder_has_stopped(#[case] holder: Option<&str>) {
     let (mut election, now) = start();
     election.saw(now, held_by(holder, "1"));
     election.saw(now + SECOND, Observed::Absent);
-    assert!(matches!(election.next(now + SECOND), Step::Wait(_)));
-    election.saw(now + 15 * SECOND, Observed::Absent);
-    assert!(matches!(election.next(now + 15 * SECOND), Step::Wait(_)));
-    assert!(matches!(election.next(now + 16 * SECOND), Step::Acquire(_)));
+    let Step::Acquire(swap) = election.next(now + SECOND) else {
+        panic!("not created");
+    };
+    assert_eq!(swap.base, None);
+    election.wrote(now + SECOND, now + 2 * SECOND, record(Some(ME), "2"));
+    let mut at = now + 2 * SECOND;
+    for _ in 0..10 {
+        match election.next(at) {
+            Step::Wait(until) => at = until,
+            Step::Renew(_) => election.wrote(at, at, record(Some(ME), "3")),
+            step => panic!("{step:?}"),
+        }
+        let leads = now + 17 * SECOND <= at;
+        assert_eq!(election.leadership(at).term().is_some(), leads, "after {:?}", at - now);
+    }
+}
+
+#[test]
+fn a_creation_of_unknown_outcome_counts_as_one() {
+    let (mut election, now) = start();
+    election.saw(now, Observed::Absent);
+    assert!(matches!(election.next(now), Step::Acquire(_)));
+    election.failed(now + 5 * SECOND);
+    election.saw(now + 60 * SECOND, held_by(Some(ME), "9"));
+    assert!(matches!(election.next(now + 60 * SECOND), Step::Acquire(_)));
+    election.wrote(now + 60 * SECOND, now + 60 * SECOND, record(Some(ME), "10"));
+    assert_eq!(election.leadership(now + 60 * SECOND), Leadership::Follower);
 }
 
 #[test]
