@@ -11,6 +11,9 @@ use thiserror::Error;
 use crate::feature_gates::{FeatureGates, UnreadableGate};
 use crate::settings::Settings;
 
+/// The client library logs as an error what is tried again; whoever tries again here says so once, as a warning.
+const LOG: &str = "info,kube_client=off,kube_runtime=off";
+
 /// Hands out image pulls to the nodes of a cluster and reports how far they are.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "larder-controller", version)]
@@ -51,7 +54,7 @@ pub struct Args {
     pub pause: bool,
 
     /// Which log lines: a level such as info, or target=level pairs with commas between them
-    #[arg(long, env = "LARDER_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long, env = "LARDER_LOG", default_value = LOG, value_name = "FILTER")]
     pub log: String,
 
     /// How log lines look: text or json

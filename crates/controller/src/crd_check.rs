@@ -9,7 +9,7 @@
 
 mod compare;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use futures::stream::{self, StreamExt as _};
@@ -53,18 +53,23 @@ pub async fn watch_crds(client: Client, state: watch::Sender<CrdState>, stop: Ca
     });
     let mut events = pin!(stream::select_all(streams).take_until(stop.cancelled_owned()));
     let mut answers: BTreeMap<String, Option<String>> = BTreeMap::new();
+    // Whose watch failed and has not shown anything since: a lasting failure is logged once.
+    let mut troubled: BTreeSet<String> = BTreeSet::new();
     while let Some((name, event)) = events.next().await {
         match event {
             Ok(theirs) => {
+                troubled.remove(&name);
                 let answer = ours.get(&name).and_then(|ours| shortcoming(ours, theirs.as_ref()));
                 answers.insert(name, answer);
             }
             Err(error) => {
-                warn!(
-                    crd = name,
-                    error = chain(&error),
-                    "a CRD cannot be watched; trying again"
-                );
+                if troubled.insert(name.clone()) {
+                    warn!(
+                        crd = name,
+                        error = chain(&error),
+                        "a CRD cannot be watched; trying again"
+                    );
+                }
                 continue;
             }
         }

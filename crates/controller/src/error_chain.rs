@@ -2,6 +2,9 @@
 
 use std::error::Error;
 
+use kube::core::Status;
+use kube::runtime::watcher;
+
 /// The messages from the outermost to the innermost cause. A message that the one before it already ends with is left
 /// out: some libraries print their cause and hand it out as well.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
@@ -18,11 +21,19 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// What the API server says, without the dump of its whole answer that the client library adds.
+/// What an error says of itself. The client library prints causes inside of messages, and whole answers beside their text.
 fn message(error: &(dyn Error + 'static)) -> String {
+    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+        return status.message.clone();
+    }
+    if let Some(status) = error.downcast_ref::<Box<Status>>() {
+        return status.message.clone();
+    }
     match error.downcast_ref() {
-        Some(kube::Error::Api(status)) => status.message.clone(),
-        _ => error.to_string(),
+        Some(watcher::Error::InitialListFailed(_)) => "cannot list".to_owned(),
+        Some(watcher::Error::WatchStartFailed(_)) => "cannot begin to watch".to_owned(),
+        Some(watcher::Error::WatchError(_) | watcher::Error::WatchFailed(_)) => "the watch broke off".to_owned(),
+        Some(watcher::Error::NoResourceVersion) | None => error.to_string(),
     }
 }
 
@@ -36,6 +47,15 @@ mod tests {
         Menu(#[source] std::io::Error),
         #[error("cannot read the menu: {0}")]
         Repeating(#[source] std::io::Error),
+    }
+
+    #[test]
+    fn an_answer_of_the_api_server_is_its_text_alone() {
+        let status = Status::failure("nodes is forbidden", "Forbidden").with_code(403);
+        let error = watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status.clone())));
+        assert_eq!(chain(&error), "cannot begin to watch: nodes is forbidden");
+        let error = watcher::Error::WatchError(Box::new(status));
+        assert_eq!(chain(&error), "the watch broke off: nodes is forbidden");
     }
 
     #[test]

@@ -156,7 +156,7 @@ async fn start_controller(plane: &ControlPlane, scratch: &Scratch, name: &str, p
         args: vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--listen={}", port.address()),
-            "--log=info,larder_controller=debug".to_owned(),
+            "--log=info,kube_client=off,kube_runtime=off,larder_controller=debug".to_owned(),
         ],
         env: vec![],
         log: scratch.path().join(format!("{name}.log")),

@@ -41,7 +41,7 @@ impl TestNode {
                 format!("--state-dir={}", state.display()),
                 format!("--listen={}", port.address()),
                 format!("--hosts-dir={}", containerd.hosts_folder().display()),
-                "--log=info,larder_agent=debug".to_owned(),
+                "--log=info,kube_client=off,kube_runtime=off,larder_agent=debug".to_owned(),
             ],
             env: vec![],
             log: scratch.path().join(format!("agent-{name}.log")),

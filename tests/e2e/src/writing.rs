@@ -1,11 +1,16 @@
 //! Jobs, as a person writes them and waits for them.
 
+use std::time::Duration;
+
 use kube::api::Api;
 use larder_api::{ImagePullJob, ImagePullJobStatus, NodeImage};
 use larder_testkit::wait_for;
 use serde_json::{Value, json};
 
-use crate::{Cluster, SOON};
+use crate::Cluster;
+
+/// A node that the API server refused is tried again after a minute, so a job that lost one that way takes longer.
+const JOB: Duration = Duration::from_mins(2);
 
 impl Cluster {
     /// An ImagePullJob in `default`, with these fields beside the image.
@@ -31,7 +36,7 @@ impl Cluster {
 
     /// Waits until a job has ended, either way, and gives back its status.
     pub async fn finished(&self, name: &str) -> ImagePullJobStatus {
-        let waited = wait_for(SOON, format!("job {name} to end"), async || {
+        let waited = wait_for(JOB, format!("job {name} to end"), async || {
             let status = self.status(name).await;
             if status.completion_time.is_some() {
                 Ok(status)
