@@ -6,6 +6,7 @@ fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
 fn job(spec: Value, status: Value) -> ImagePullJob {
     let object = json!({
         "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",

@@ -266,10 +266,16 @@ fn end(shared: &Mutex<Shared>, image: &str) {
     }
 }
 
+/// An agent reports until somebody hears it, at most for a minute.
 async fn say(api: &Api<NodeImage>, node: &str, status: Value) {
-    let patch = json!({ "status": status });
-    // A node that is gone has nobody to tell.
-    api.patch_status(node, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .ok();
+    let patch = Patch::Merge(json!({ "status": status }));
+    for _ in 0..600 {
+        match api.patch_status(node, &PatchParams::default(), &patch).await {
+            Ok(_) => return,
+            // A node that is gone has nobody to tell.
+            Err(kube::Error::Api(error)) if error.is_not_found() => return,
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    panic!("nobody heard what {node} has to say");
 }

@@ -106,3 +106,22 @@ async fn other_writers_and_a_second_controller_change_nothing() {
     assert_eq!(fleet.pulls_of("nginx"), 12);
     stage.stop_controller().await;
 }
+
+#[tokio::test]
+async fn an_api_server_that_dies_in_the_middle_costs_time_and_nothing_else() {
+    let mut plane = plane().await;
+    let mut stage = Stage::on_kubernetes(&plane).await;
+    stage.start_controller(|_| {});
+    let fleet = Fleet::of(&stage.client, &[Agent::Pulls(Duration::from_millis(200)); 10]).await;
+    stage.submit("job", json!({"image": "nginx:1", "parallelism": 2})).await;
+    wait_until(SOON, "the first pulls", async || 3 <= fleet.all_pulls())
+        .await
+        .unwrap();
+    plane.kill_api_server().unwrap();
+    plane.restart_api_server().await.unwrap();
+    let job = stage.job_ends("job").await;
+    assert_eq!(job.status.unwrap().succeeded, 10);
+    assert_eq!(fleet.all_pulls(), 10);
+    assert!(fleet.most_at_once() <= 2, "{}", fleet.most_at_once());
+    stage.stop_controller().await;
+}

@@ -78,7 +78,7 @@ async fn what_somebody_writes_by_hand_is_pulled_and_leaves_after_its_own_time() 
 #[tokio::test]
 async fn a_full_node_image_stops_nobody_else() {
     let stage = Stage::new().await;
-    let _fleet = Fleet::of(&stage.client, &[Agent::Hangs, QUICK]).await;
+    let _fleet = Fleet::of(&stage.client, &[Agent::Mute, QUICK]).await;
     stage
         .node_becomes("node-0", "there", |object| object.status.is_some())
         .await;
