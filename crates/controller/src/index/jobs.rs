@@ -15,6 +15,9 @@ use super::desk::Desk;
 use super::{Index, Limits};
 use crate::kinds::image_pull_job;
 
+/// Between two looks at one job that nothing but time asks for.
+const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(10);
+
 /// A job, as long as it is known.
 pub(crate) type JobId = u32;
 
@@ -377,7 +380,11 @@ impl Index {
         let slots = running.progress.counts().slots;
         let before = std::mem::replace(&mut running.slots, slots);
         let starved = running.progress.wants_allowance();
-        let end = running.progress.end(now).filter(|_| running.recheck.is_none());
+        let rechecks = running.recheck.is_some();
+        let end = running
+            .progress
+            .end(now)
+            .filter(|end| !rechecks || *end == End::Deadline);
         let wake = running.progress.next_wake();
         self.slots = self.slots + slots - before;
         if starved && max_active_pulls.is_some() {
@@ -393,7 +400,12 @@ impl Index {
         }
         match end {
             Some(end) => self.finish(id, end, now),
-            None => self.agenda.job_later(id, [wake, ask_again].into_iter().flatten().min()),
+            None => {
+                // A moment that has passed would be looked at again and again without anything changing.
+                let soon = now.checked_add(SHORTEST_PAUSE).unwrap_or(now);
+                let next = [wake, ask_again].into_iter().flatten().min();
+                self.agenda.job_later(id, next.map(|moment| moment.max(soon)));
+            }
         }
     }
 

@@ -24,6 +24,9 @@ const FIRST_LOOK: SignedDuration = SignedDuration::from_millis(500);
 /// … but at least this often.
 const LONGEST_LOOK: SignedDuration = SignedDuration::from_secs(15);
 
+/// A patch that the API server refuses is made anew after this long.
+const AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(30);
+
 /// Room that one more entry with its result may take.
 const ENTRY_BYTES: usize = 4 * 1_024;
 
@@ -311,6 +314,14 @@ impl Index {
         {
             warn!(node = &**node, refusal, "the API server refuses a NodeImage");
             self.settle(node, &open, Outcome::Refused(Reason::Internal), now);
+            // The same patch would be refused again.
+            if let Some(record) = self.nodes.get_mut(node) {
+                record.write = Write::Unsure {
+                    sent: Sent::default(),
+                    tries: 0,
+                    look_at: now.checked_add(AFTER_REFUSAL).unwrap_or(now),
+                };
+            }
         }
     }
 

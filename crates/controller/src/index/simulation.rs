@@ -52,6 +52,21 @@ fn a_watch_that_is_behind_costs_no_write() {
 }
 
 #[test]
+fn a_node_image_that_is_refused_stops_nobody_and_is_not_tried_all_the_time() {
+    let mut world = World::new(5, 1, Faults::default());
+    world.refused = Some("node-000".into());
+    world.submit(job(&json!({"image": "nginx:1", "parallelism": 1})));
+    world.run_until_over(4_000);
+    assert_eq!(world.pulls(), [0, 1, 1, 1, 1]);
+    assert!((2..=20).contains(&world.refusals), "{} refusals", world.refusals);
+    let status = world.status_of("job");
+    assert_eq!(
+        (status.succeeded, status.failed_nodes),
+        (4, vec!["node-000".to_owned()])
+    );
+}
+
+#[test]
 fn the_clean_up_of_several_jobs_costs_one_write() {
     let mut world = World::new(5, 1, Faults::default());
     for (number, image) in ["nginx:1", "redis:7", "busybox:1"].into_iter().enumerate() {

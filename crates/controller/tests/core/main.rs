@@ -1,6 +1,6 @@
 //! The controller against a Kubernetes API, with nodes whose agents are scripted.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod fleet;
 mod image_list_pull_job;

@@ -45,6 +45,8 @@ pub(super) struct World {
     shown: BTreeMap<String, Timestamp>,
     /// Versions that each agent pulled.
     pulled: BTreeMap<NodeKey, Vec<(String, i64)>>,
+    /// A node whose NodeImage the API server refuses to change.
+    pub(super) refused: Option<NodeKey>,
     pub(super) spec_writes: usize,
     pub(super) refusals: usize,
     pub(super) most_at_once: usize,
@@ -75,6 +77,7 @@ impl World {
             serial: 0,
             shown: BTreeMap::new(),
             pulled: BTreeMap::new(),
+            refused: None,
             spec_writes: 0,
             refusals: 0,
             most_at_once: 0,
@@ -304,6 +307,9 @@ impl World {
     }
 
     fn apply(&mut self, node: &NodeKey, patch: &Value) -> Result<NodeImage, String> {
+        if self.refused.as_ref() == Some(node) {
+            return Err("that would be too much".to_owned());
+        }
         let mut object = serde_json::to_value(&self.nodes[node]).unwrap();
         let patch: json_patch::Patch = serde_json::from_value(patch.clone()).unwrap();
         json_patch::patch(&mut object, &patch).map_err(|error| error.to_string())?;
@@ -406,6 +412,14 @@ impl World {
             .keys()
             .map(|node| self.pulled.get(node).map_or(0, Vec::len))
             .collect()
+    }
+
+    pub(super) fn status_of(&self, name: &str) -> larder_api::ImagePullJobStatus {
+        let job = self
+            .jobs
+            .values()
+            .find(|job| job.metadata.name.as_deref() == Some(name));
+        job.and_then(|job| job.status.clone()).unwrap()
     }
 
     pub(super) fn is_clean(&self) -> bool {
