@@ -18,6 +18,7 @@ test: setup ## Run every check and every test, against real servers; installs wh
 	cargo xtask layers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo build --workspace --bins --locked
 	cargo nextest run --workspace --locked --no-fail-fast
 	cargo test --workspace --locked --doc --quiet
 
@@ -51,6 +52,11 @@ demo: ## Run everything on this machine: API server, controller, three nodes, a 
 bench-agent: setup ## Measure the agent: memory, latencies, overhead over a bare CRI call
 	cargo build --release --locked --package larder-agent-bin
 	cargo run --release --quiet --locked --package larder-agent-bin --example bench-agent
+
+.PHONY: soak
+soak: setup ## Kill every part at random moments of running jobs, 20 times each (seed printed; SEED=N repeats)
+	cargo build --workspace --bins --locked
+	cargo run --locked --package larder-e2e --example soak -- 20 $(SEED)
 
 .PHONY: clean-servers
 clean-servers: ## Remove the servers and tools that setup put into the cache folder
