@@ -28,6 +28,7 @@ mod secrets;
 mod simulation;
 mod statuses;
 mod thrift;
+mod turns;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet};

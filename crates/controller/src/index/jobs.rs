@@ -6,17 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use larder_api::names::KRUISE_FINALIZER;
 use larder_api::{ImagePullJob, ImagePullJobStatus};
 use larder_planner::campaign::{Campaign, Ending};
-use larder_planner::finish::End;
 use larder_planner::select::SelectBy;
 use larder_planner::{NodeKey, Progress};
-use tracing::info;
 
+use super::Index;
 use super::desk::Desk;
-use super::{Index, Limits};
 use crate::kinds::image_pull_job;
-
-/// Between two looks at one job that nothing but time asks for.
-const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(10);
 
 /// A job, as long as it is known.
 pub(crate) type JobId = u32;
@@ -121,7 +116,7 @@ impl JobRecord {
 }
 
 impl Ended {
-    fn of(campaign: Option<&Campaign>, at: Timestamp, last_word: Option<Box<ImagePullJobStatus>>) -> Self {
+    pub(super) fn of(campaign: Option<&Campaign>, at: Timestamp, last_word: Option<Box<ImagePullJobStatus>>) -> Self {
         let ttl = campaign.and_then(|campaign| match campaign.ending {
             Ending::Always { ttl, .. } => ttl,
             Ending::Never => None,
@@ -277,7 +272,7 @@ impl Index {
     }
 
     /// Ends a job's campaign, whatever it did: the nodes see to their entries.
-    fn stop(&mut self, id: JobId, state: JobState) {
+    pub(super) fn stop(&mut self, id: JobId, state: JobState) {
         self.wake_nodes_of(id);
         for record in self.nodes.values_mut() {
             record.jobs.remove(&id);
@@ -346,102 +341,6 @@ impl Index {
         if let Some(key) = list.map(|list| list.key.clone()) {
             self.agenda.list(&key);
         }
-    }
-
-    /// Decides for one job.
-    pub(super) fn decide_job(&mut self, id: JobId, now: Timestamp) {
-        let Some(record) = self.jobs.get(&id) else {
-            return;
-        };
-        match &record.state {
-            JobState::Running(_) => self.run_job(id, now),
-            JobState::Ended(ended) => {
-                let leaves = ended.leaves_at().filter(|_| record.parent().is_none());
-                self.agenda.job_later(id, leaves.filter(|moment| now < *moment));
-            }
-            JobState::Leaving(_) | JobState::Idle => {}
-        }
-        self.schedule_write(id, now);
-    }
-
-    fn run_job(&mut self, id: JobId, now: Timestamp) {
-        let (hold, ask_again) = self.hold_for(id, now);
-        let Limits { max_active_pulls, .. } = self.limits;
-        let others = self.slots;
-        let allowance = max_active_pulls.map_or(usize::MAX, |max| max.get().saturating_sub(others));
-        let Some(running) = self.running_mut(id) else {
-            return;
-        };
-        if !running.sees_pods {
-            return;
-        }
-        running.progress.hold(hold);
-        let steps = running.progress.decide(allowance, now);
-        let slots = running.progress.counts().slots;
-        let before = std::mem::replace(&mut running.slots, slots);
-        let starved = running.progress.wants_allowance();
-        let rechecks = running.recheck.is_some();
-        let end = running
-            .progress
-            .end(now)
-            .filter(|end| !rechecks || *end == End::Deadline);
-        let wake = running.progress.next_wake();
-        self.slots = self.slots + slots - before;
-        if starved && max_active_pulls.is_some() {
-            self.starved.insert(id);
-        } else {
-            self.starved.remove(&id);
-        }
-        if slots < before {
-            self.wake_starved();
-        }
-        for step in steps {
-            self.order(id, step);
-        }
-        match end {
-            Some(end) => self.finish(id, end, now),
-            None => {
-                // A moment that has passed would be looked at again and again without anything changing.
-                let soon = now.checked_add(SHORTEST_PAUSE).unwrap_or(now);
-                let next = [wake, ask_again].into_iter().flatten().min();
-                self.agenda.job_later(id, next.map(|moment| moment.max(soon)));
-            }
-        }
-    }
-
-    fn wake_starved(&mut self) {
-        let room = self.limits.max_active_pulls.is_some_and(|max| self.slots < max.get());
-        if room {
-            self.starved.iter().for_each(|job| self.agenda.job(*job));
-        }
-    }
-
-    /// The campaign is over: its last word is written, and its entries' time to live begins.
-    fn finish(&mut self, id: JobId, end: End, now: Timestamp) {
-        let Some(record) = self.jobs.get_mut(&id) else {
-            return;
-        };
-        let JobState::Running(running) = &mut record.state else {
-            return;
-        };
-        let generation = record.object.metadata.generation;
-        let status = running
-            .progress
-            .status(record.object.status.as_ref(), generation, Some(end), now);
-        let at = status.completion_time.as_ref().map_or(now, |time| time.0);
-        let campaign = running.progress.campaign().clone();
-        info!(
-            namespace = record.key.namespace,
-            job = record.key.name,
-            ?end,
-            succeeded = status.succeeded,
-            failed = status.failed,
-            "job ended"
-        );
-        self.note_end(id, &status);
-        let ended = Ended::of(Some(&campaign), at, Some(Box::new(status)));
-        self.stop(id, JobState::Ended(ended));
-        self.agenda.job(id);
     }
 }
 
