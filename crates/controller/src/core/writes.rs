@@ -178,7 +178,11 @@ async fn call<T>(what: &'static str, metrics: &Metrics, future: impl Future<Outp
         Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Called::Absent,
         // Right after its start an API server does not know its own roles yet: this passes, or a person has to act.
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
-            warn!(call = what, message = status.message, "the API server does not let the controller do this");
+            warn!(
+                call = what,
+                message = status.message,
+                "the API server does not let the controller do this"
+            );
             Called::Unknown(status.message.clone())
         }
         Ok(Err(kube::Error::Api(status))) if (400..500).contains(&status.code) && status.code != 429 => {
