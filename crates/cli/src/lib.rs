@@ -1,7 +1,7 @@
 //! The `larder` program: what people type.
 //!
-//! [`args`] is what was typed and [`usage`] reads it, each file of [`commands`] is one command, [`job`] is what a person
-//! wants to know of a job whatever its kind, [`output`] is the only place that prints, [`failure`] decides what an error
+//! `args` is what was typed and `usage` reads it, each file of `commands` is one command, `job` is what a person
+//! wants to know of a job whatever its kind, `output` is the only place that prints, `failure` decides what an error
 //! says and which exit code it has.
 
 mod args;

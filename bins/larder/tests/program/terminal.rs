@@ -45,13 +45,10 @@ impl Screen {
         while let Some(next) = rest.next() {
             match next {
                 '\u{1b}' => {
-                    let sequence: String = rest.by_ref().take_while(|c| !c.is_ascii_alphabetic()).collect();
-                    // The letter that ended it is gone; the escapes that matter are told apart by what is left.
-                    let end = raw[..raw.len() - rest.as_str().len()]
-                        .chars()
-                        .last()
-                        .unwrap_or_default();
-                    screen.obey(sequence.trim_start_matches('['), end);
+                    let sequence: Vec<char> = escape(&mut rest);
+                    if let [number @ .., command] = sequence.as_slice() {
+                        screen.obey(&number.iter().collect::<String>(), *command);
+                    }
                 }
                 '\n' => screen.row += 1,
                 '\r' => screen.column = 0,
@@ -59,7 +56,8 @@ impl Screen {
             }
         }
         let lines = screen.rows.iter().map(|row| row.iter().collect::<String>());
-        lines.map(|line| format!("{}\n", line.trim_end())).collect()
+        let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+        lines.join("\n")
     }
 
     fn obey(&mut self, number: &str, command: char) {
@@ -95,6 +93,18 @@ impl Screen {
     }
 }
 
+/// An escape sequence after its first character and bracket, up to the letter that ends it.
+fn escape(rest: &mut std::str::Chars<'_>) -> Vec<char> {
+    let mut sequence = Vec::new();
+    for next in rest.by_ref().skip_while(|c| *c == '[') {
+        sequence.push(next);
+        if next.is_ascii_alphabetic() {
+            break;
+        }
+    }
+    sequence
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_has_a_bar_and_each_node_too() {
     let (up, source) = tokio::join!(Up::start(), Source::start());
@@ -113,12 +123,36 @@ async fn a_job_has_a_bar_and_each_node_too() {
     }
     assert!(screen.raw.contains("\u{1b}[32m"), "{:?}", screen.raw);
 
-    let status = in_terminal(&up.larder, &["status", "--kubeconfig", "data/kubeconfig"], 80).await;
+    // What is no bar is the same in a pipe, and has no colours to lose.
+    for command in [
+        &["status"][..],
+        &["status", "web"],
+        &["why", "web"],
+        &["why", "web", "-o", "yaml"],
+    ] {
+        let arguments = [command, &["--kubeconfig", "data/kubeconfig"]].concat();
+        let shown = in_terminal(&up.larder, &arguments, 300).await;
+        assert_eq!(shown.text, up.run(command).await.well().trim_end(), "{command:?}");
+    }
+    let plan = ["plan", "-f", "web.yaml", "--kubeconfig", "data/kubeconfig"];
+    let shown = in_terminal(&up.larder, &plan, 80).await;
+    assert_eq!(shown.code, Some(0), "{}", shown.text);
     assert!(
-        status.text.contains("imagepulljob/web   Complete   1"),
+        shown.text.contains("node-2   Fits      0 B       589.4 KiB"),
         "{}",
-        status.text
+        shown.text
     );
+}
+
+#[tokio::test]
+async fn what_is_made_for_files_looks_like_one() {
+    let larder = Larder::new();
+    for command in [&["crds"][..], &["completions", "bash"], &["lint", "--help"]] {
+        let shown = in_terminal(&larder, command, 300).await;
+        assert_eq!(shown.code, Some(0));
+        assert!(!shown.raw.contains("\u{1b}[32m"), "{command:?}");
+        assert!(!shown.text.is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
