@@ -225,13 +225,6 @@ impl ApiError {
         )
     }
 
-    /// 409: fields that belong to other managers.
-    pub fn apply_conflict(message: String, causes: &[Cause]) -> Self {
-        let mut error = Self::plain(StatusCode::CONFLICT, "Conflict", message);
-        error.details.insert("causes".into(), causes_json(causes));
-        error
-    }
-
     /// 410 for a watch or list that starts before what is remembered.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::plain(StatusCode::GONE, "Expired", message)
