@@ -13,6 +13,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::BytesMut;
+use futures::StreamExt;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::{conn::auto, graceful::GracefulShutdown},
@@ -31,7 +33,10 @@ use tokio_rustls::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{auth::Tokens, error::ApiError};
+use crate::{auth::Tokens, error::ApiError, handlers::BODY_LIMIT};
+
+/// A body that is too large is read up to here, so that its sender hears the refusal.
+const READ_LIMIT: usize = 8 * BODY_LIMIT;
 
 /// A client that has not said what it wants by then is not coming.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -131,7 +136,9 @@ pub(crate) async fn listen(
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let (acceptor, certificate) = tls()?;
-    let router = router.layer(middleware::from_fn_with_state(tokens, authenticate));
+    let router = router
+        .layer(middleware::from_fn_with_state(tokens, authenticate))
+        .layer(middleware::from_fn(read_body));
     let task = tokio::spawn(accept(listener, acceptor, router, stop));
     Ok(Listening {
         address,
@@ -212,6 +219,29 @@ async fn connection(
             "a connection ended early"
         );
     }
+}
+
+/// Reads a request to its end before anything is answered. Over HTTP/2 an answer that comes earlier ends in a reset of the
+/// stream, and the client loses the answer.
+async fn read_body(request: Request<Body>, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    let mut kept = BytesMut::new();
+    let mut seen = 0;
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let Ok(piece) = piece else {
+            return ApiError::bad_request("the request broke off").into_response();
+        };
+        seen += piece.len();
+        // What is beyond the limit is refused by its length, whatever it holds.
+        if kept.len() <= BODY_LIMIT {
+            kept.extend_from_slice(&piece);
+        }
+        if READ_LIMIT < seen {
+            break;
+        }
+    }
+    next.run(Request::from_parts(head, Body::from(kept.freeze()))).await
 }
 
 async fn authenticate(State(tokens): State<Tokens>, mut request: Request<Body>, next: Next) -> Response {

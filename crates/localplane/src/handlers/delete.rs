@@ -148,6 +148,10 @@ async fn carry_out(asked: &Asked, key: &Key, deletion: Deletion) -> Result<(Obje
                 .get(&key)
                 .ok_or_else(|| ApiError::not_found(&subject, &key.name.name))?;
             check(&current, &deletion, &subject)?;
+            if is_immortal(&resource, &key.name.name) {
+                let why = "this namespace may not be deleted";
+                return Err(ApiError::forbidden(&subject, &key.name.name, why));
+            }
             Ok(delete(&resource, &current, &deletion, now))
         }
     };
@@ -160,6 +164,12 @@ async fn carry_out(asked: &Asked, key: &Key, deletion: Deletion) -> Result<(Obje
     }
     let outcome = store.write(key.clone(), decide).await?;
     Ok((outcome.object.object(""), outcome.removed))
+}
+
+/// Namespaces that everybody relies on.
+fn is_immortal(resource: &Resource, name: &str) -> bool {
+    let namespace = resource.builtin.is_some_and(crate::builtin::Builtin::is_namespace);
+    namespace && matches!(name, "default" | "kube-system" | "kube-public")
 }
 
 fn check(current: &Shared, deletion: &Deletion, subject: &Subject) -> Result<(), ApiError> {

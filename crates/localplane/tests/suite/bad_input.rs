@@ -124,6 +124,7 @@ use crate::http::{CONFIG_MAPS, JOBS, MERGE, NODE_IMAGES, Requests, answer, confi
     405,
     "MethodNotAllowed"
 )]
+#[case::a_namespace_that_everybody_relies_on(Method::DELETE, "/api/v1/namespaces/default", "", "", 403, "Forbidden")]
 #[case::namespace_that_does_not_exist(
     Method::POST,
     "/api/v1/namespaces/nowhere/configmaps",

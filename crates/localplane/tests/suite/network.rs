@@ -76,3 +76,27 @@ async fn a_stopped_server_has_kept_what_it_answered_and_goes_on_from_there() {
     let revision = |map: &ConfigMap| map.resource_version().unwrap().parse::<u64>().unwrap();
     assert!(revision(&stored) < revision(&next));
 }
+
+/// A client that still sends while it is refused hears the refusal all the same.
+#[tokio::test]
+async fn refusals_reach_a_client_that_is_still_sending() {
+    let plane = crate::http::plane().await;
+    let listening = listen(&plane).await;
+    let client = client(&listening, "right").await;
+    let large = vec![b'x'; 4 << 20];
+    for (path, code) in [
+        ("/api/v1/namespaces/default/configmaps", 413),
+        ("/api/v1/nodes/n/nonsense", 404),
+    ] {
+        for _ in 0..10 {
+            let request = http::Request::post(path)
+                .header("content-type", "application/json")
+                .body(large.clone())
+                .unwrap();
+            match client.request::<serde_json::Value>(request).await {
+                Err(kube::Error::Api(status)) => assert_eq!(status.code, code, "{path}"),
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+    }
+}
