@@ -84,7 +84,10 @@ impl Index {
             for tag in &image.tags {
                 let known = before.result(name, &tag.tag);
                 let same = known.is_some_and(|known| known.phase == tag.phase && known.version() == tag.version());
-                if tag.phase().is_final() && !same {
+                // A question is over when it is answered, and whoever asked takes it back at once.
+                let entry = after.entry(name, &tag.tag).or_else(|| before.entry(name, &tag.tag));
+                let asked = entry.is_some_and(|entry| entry.dry_run);
+                if tag.phase().is_final() && !same && !asked {
                     let owners: Vec<String> = after
                         .entry(name, &tag.tag)
                         .into_iter()
@@ -213,4 +216,47 @@ pub(super) fn list_reference(list: &ImageListPullJob) -> Subject {
         uid: list.metadata.uid.clone(),
         ..ObjectReference::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Limits;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    /// A node with an entry for nginx:1, or without one, and what it says about it.
+    fn node(dry_run: Option<bool>, tags: &Value) -> NodeImage {
+        let entry = |dry_run| json!({"tag": "1", "version": 1, "pullPolicy": {"ttlSecondsAfterFinished": 9}, "dryRun": dry_run});
+        let entries: Vec<Value> = dry_run.into_iter().map(entry).collect();
+        serde_json::from_value(json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": "a", "uid": "u"},
+            "spec": {"images": {"nginx": {"tags": entries}}},
+            "status": {"desired": 1, "succeeded": 0, "failed": 0, "pulling": 0, "imageStatuses": {"nginx": {"tags": tags}}},
+        }))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case::order(Some(false), Some(false), 1)]
+    #[case::question(Some(true), Some(true), 0)]
+    #[case::question_taken_back(Some(true), None, 0)]
+    fn events_tell_of_pulls_and_not_of_questions(
+        #[case] before: Option<bool>,
+        #[case] after: Option<bool>,
+        #[case] want: usize,
+    ) {
+        let mut index = Index::new(Limits {
+            max_active_pulls: None,
+            pause: false,
+            serve_jobs: true,
+        });
+        let key = NodeKey::from("a");
+        let now = Timestamp::UNIX_EPOCH;
+        index.take_in_image(&key, node(before, &json!([])), false, now);
+        let failed = json!([{"tag": "1", "version": 1, "phase": "Failed", "reason": "Unreachable"}]);
+        index.take_in_image(&key, node(after, &failed), false, now);
+        let notes = std::iter::from_fn(|| index.next_note()).count();
+        assert_eq!(notes, want);
+    }
 }
