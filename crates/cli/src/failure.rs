@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use crate::output;
 
+/// How the CRDs get into a cluster.
+const INSTALL: &str = "larder crds | kubectl apply --server-side -f -";
+
 /// The end of a command that did not do what was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -69,12 +72,13 @@ impl Failure {
             kube::Error::Api(status) if status.code == 403 => {
                 Self::unreachable(format!("{doing}: not allowed: {}", status.message))
             }
-            kube::Error::Api(status) if status.code == 404 && status.message.contains("could not find") => {
-                Self::wrong(format!(
-                    "{doing}: the cluster does not know this kind; install the CRDs: larder crds | kubectl apply --server-side -f -"
-                ))
-            }
+            kube::Error::Api(status) if status.code == 404 && is_about_the_kind(&status.message) => Self::wrong(
+                format!("{doing}: the cluster does not know this kind; install the CRDs: {INSTALL}"),
+            ),
             kube::Error::Api(status) => Self::wrong(format!("{doing}: {}", status.message)),
+            kube::Error::Discovery(_) => Self::wrong(format!(
+                "{doing}: the cluster does not know this kind; check how it and its apiVersion are spelled, or install the CRDs: {INSTALL}"
+            )),
             other => Self::unreachable(format!(
                 "{doing}: the API server cannot be reached: {}; check --kubeconfig and --context",
                 innermost(other)
@@ -94,6 +98,12 @@ impl Failure {
     pub(crate) fn parts(&self) -> (u8, Option<&str>) {
         (self.code, self.sentence.as_deref())
     }
+}
+
+/// Whether a 404 means the kind and not an object of it. A server that knows the group but not the kind says the one, a
+/// server that does not know the group says the other, in plain text.
+fn is_about_the_kind(message: &str) -> bool {
+    message.contains("could not find") || message == "404 page not found"
 }
 
 /// An error with its causes, each said once.
@@ -129,6 +139,7 @@ mod tests {
     #[case::expired(401, "Unauthorized", 3, "log in again")]
     #[case::forbidden(403, "you may not", 3, "not allowed: you may not")]
     #[case::unknown_kind(404, "the server could not find the requested resource", 2, "install the CRDs")]
+    #[case::unknown_group(404, "404 page not found", 2, "install the CRDs")]
     #[case::not_found(404, "imagepulljobs \"web\" not found", 2, "\"web\" not found")]
     #[case::refused(422, "spec.image: Required value", 2, "spec.image: Required value")]
     fn api_errors(#[case] code: u16, #[case] message: &str, #[case] exit: u8, #[case] says: &str) {
@@ -142,5 +153,21 @@ mod tests {
         assert_eq!(found, exit);
         assert!(sentence.unwrap().starts_with("reading jobs: "), "{sentence:?}");
         assert!(sentence.unwrap().contains(says), "{sentence:?}");
+    }
+
+    #[test]
+    fn a_kind_that_is_misspelled_is_the_fault_of_the_file() {
+        let missing = kube::error::DiscoveryError::MissingKind("GroupVersionKind { kind: \"ImagePulJob\" }".into());
+        let failure = Failure::from_api("a.yaml: creating ImagePulJob x", &kube::Error::Discovery(missing));
+        assert_eq!(
+            failure.parts(),
+            (
+                2,
+                Some(
+                    "a.yaml: creating ImagePulJob x: the cluster does not know this kind; check how it and its apiVersion \
+                     are spelled, or install the CRDs: larder crds | kubectl apply --server-side -f -"
+                )
+            )
+        );
     }
 }
