@@ -165,7 +165,7 @@ async fn a_plan_tells_what_would_be_pulled_and_leaves_nothing_behind() {
     up.larder.write_job("typo", &format!("{image}.2"), ON_NODE_2);
     let missing = up.run(&["plan", "-f", "typo.yaml"]).await;
     assert!(missing.stdout.contains("NotFound"), "{}", missing.stdout);
-    assert_eq!(missing.badly(1), "it does not fit on 1 of 1 node(s)");
+    assert_eq!(missing.badly(1), "it cannot be pulled on 1 of 1 node: NotFound");
     assert_eq!(questions(&up).await, 0);
 }
 
@@ -191,7 +191,7 @@ async fn a_plan_that_is_interrupted_leaves_nothing_behind() {
 
     let late = up.run(&["plan", "-f", "web.yaml", "--timeout", "1s"]).await;
     assert!(late.stdout.contains("Unresponsive"), "{}", late.stdout);
-    assert_eq!(late.badly(4), "1 of 1 node(s) did not answer within 1 s");
+    assert_eq!(late.badly(4), "1 of 1 node did not answer within 1 s");
     assert_eq!(questions(&up).await, 0);
 }
 

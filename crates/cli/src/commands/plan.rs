@@ -4,7 +4,7 @@
 mod ask;
 mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kube::Client;
@@ -158,8 +158,12 @@ fn shown(answer: &Answer, with_login: bool) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = answer.nodes.iter().map(row).collect();
-    let total = answer.nodes.iter().filter_map(|row| row.bytes_to_pull).sum();
-    let nodes = answer.nodes.len();
+    let sizes: Vec<u64> = answer.nodes.iter().filter_map(|row| row.bytes_to_pull).collect();
+    let to_pull = if sizes.is_empty() {
+        String::new()
+    } else {
+        format!("; {} would be pulled", ByteSize(sizes.iter().sum()))
+    };
     let fit = answer.nodes.iter().filter(|row| row.verdict == Verdict::Fits).count();
     let mut words: Vec<&str> = answer
         .nodes
@@ -176,10 +180,14 @@ fn shown(answer: &Answer, with_login: bool) -> String {
         ""
     };
     format!(
-        "{}\nFits on {fit} of {nodes} node(s); {} would be pulled.\n{words}{note}",
+        "{}\nFits on {fit} of {}{to_pull}.\n{words}{note}",
         table(&["NODE", "VERDICT", "TO PULL", "PRESENT", "FREE", "REASON"], &rows),
-        ByteSize(total),
+        nodes(answer.nodes.len()),
     )
+}
+
+fn nodes(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "node" } else { "nodes" })
 }
 
 fn outcome(rows: &[Row], limit: u64) -> Result<(), Failure> {
@@ -188,21 +196,63 @@ fn outcome(rows: &[Row], limit: u64) -> Result<(), Failure> {
     match (count(Verdict::Fails), count(Verdict::Unknown)) {
         (0, 0) => Ok(()),
         (0, unknown) if unknown == silent => Err(Failure::timeout(format!(
-            "{silent} of {} node(s) did not answer within {limit} s",
-            rows.len()
+            "{silent} of {} did not answer within {limit} s",
+            nodes(rows.len())
         ))),
         (0, unknown) => Err(Failure::bad(format!(
-            "nobody can tell for {unknown} of {} node(s)",
-            rows.len()
+            "nobody can tell for {unknown} of {}",
+            nodes(rows.len())
         ))),
-        (fails, _) => Err(Failure::bad(format!(
-            "it does not fit on {fails} of {} node(s)",
-            rows.len()
-        ))),
+        (fails, _) => Err(Failure::bad(why_not(rows, fails))),
     }
+}
+
+/// Only a check looks for room; everything else has nothing to do with it.
+fn why_not(rows: &[Row], fails: usize) -> String {
+    let failing = rows.iter().filter(|row| row.verdict == Verdict::Fails);
+    let reasons: BTreeSet<&str> = failing.filter_map(|row| row.reason.as_deref()).collect();
+    let all = nodes(rows.len());
+    if reasons.iter().all(|reason| *reason == Reason::CheckFailed.as_str()) {
+        return format!("it does not fit on {fails} of {all}");
+    }
+    let reasons: Vec<&str> = reasons.into_iter().collect();
+    format!("it cannot be pulled on {fails} of {all}: {}", reasons.join(", "))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a person asks now, by this machine's clock")]
 fn now() -> Timestamp {
     Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn failing(reason: Reason) -> Row {
+        Row {
+            verdict: Verdict::Fails,
+            ..Row::unknown("a", Some(reason))
+        }
+    }
+
+    #[rstest]
+    #[case::no_room(&[Reason::CheckFailed], "it does not fit on 1 of 1 node")]
+    #[case::no_registry(&[Reason::Unreachable; 2], "it cannot be pulled on 2 of 2 nodes: Unreachable")]
+    #[case::both(&[Reason::Unreachable, Reason::CheckFailed], "it cannot be pulled on 2 of 2 nodes: CheckFailed, Unreachable")]
+    fn the_sentence_names_what_is_the_matter(#[case] reasons: &[Reason], #[case] says: &str) {
+        let rows: Vec<Row> = reasons.iter().copied().map(failing).collect();
+        assert_eq!(outcome(&rows, 60).unwrap_err().parts(), (1, Some(says)));
+    }
+
+    #[test]
+    fn an_unknown_size_is_not_nothing() {
+        let answer = Answer {
+            images: Vec::new(),
+            nodes: vec![failing(Reason::Unreachable)],
+        };
+        let text = shown(&answer, false);
+        assert!(text.contains("a      Fails     -         -"), "{text}");
+        assert!(text.contains("\nFits on 0 of 1 node.\n"), "{text}");
+    }
 }

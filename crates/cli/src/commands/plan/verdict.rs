@@ -115,6 +115,11 @@ pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, with_logi
             None => (None, String::new()),
         },
     };
+    // What never got as far as the sizes would pull nobody knows how much.
+    let unmeasured = answers
+        .images
+        .iter()
+        .any(|answer| answer.trouble.is_some() && answer.bytes.is_none_or(|(_, total)| total == 0));
     let verdict = match trouble {
         None => Verdict::Fits,
         Some(Reason::AuthDenied) if with_login => Verdict::Unknown,
@@ -123,7 +128,7 @@ pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, with_logi
     Row {
         node: node.to_owned(),
         verdict,
-        bytes_to_pull: Some(missing),
+        bytes_to_pull: (!unmeasured).then_some(missing),
         bytes_present: all_known.then(|| known().map(|(done, _)| done).sum()),
         bytes_free: answers.image_fs.map(|(_, free)| free),
         reason: trouble.map(|reason| reason.as_str().to_owned()),
@@ -174,8 +179,9 @@ mod tests {
     #[rstest]
     #[case::fits(&[answer(1, 3, None)], false, Verdict::Fits, Some(2), None)]
     #[case::fails(&[answer(0, 3, Some(Reason::CheckFailed))], false, Verdict::Fails, Some(3), Some("CheckFailed"))]
-    #[case::denied(&[answer(0, 0, Some(Reason::AuthDenied))], false, Verdict::Fails, Some(0), Some("AuthDenied"))]
-    #[case::denied_without_the_login(&[answer(0, 0, Some(Reason::AuthDenied))], true, Verdict::Unknown, Some(0), Some("AuthDenied"))]
+    #[case::denied(&[answer(0, 0, Some(Reason::AuthDenied))], false, Verdict::Fails, None, Some("AuthDenied"))]
+    #[case::denied_without_the_login(&[answer(0, 0, Some(Reason::AuthDenied))], true, Verdict::Unknown, None, Some("AuthDenied"))]
+    #[case::unreachable(&[Answer { bytes: None, ..answer(0, 0, Some(Reason::Unreachable)) }], false, Verdict::Fails, None, Some("Unreachable"))]
     #[case::several_fit(&[answer(0, GIB, None), answer(0, GIB, None)], false, Verdict::Fits, Some(2 * GIB), None)]
     #[case::each_fits_but_not_all(&[answer(0, 12 * GIB, None), answer(0, 12 * GIB, None)], false, Verdict::Fails, Some(24 * GIB), Some("CheckFailed"))]
     fn verdicts(
