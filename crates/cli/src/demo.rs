@@ -95,6 +95,7 @@ async fn show(embedded: &Embedded, registry: &DemoRegistry) -> Result<(), Failur
     }
     output::line("");
     output::print(&summary::table(&outcomes));
+    output::line(&paint(Tone::Faint, summary::SIZES));
     output::line("");
     output::line("ImagePrePullJob is not in the show: the controller does not serve it yet.");
     summary::verdict(&outcomes, begun.elapsed()).map(|sentence| output::line(&paint(Tone::Good, &sentence)))
@@ -134,4 +135,7 @@ fn invite(embedded: &Embedded) {
     output::line("  kubectl get imagepulljobs,imagelistpulljobs,nodeimages");
     output::line("  kubectl describe nodeimage node-1");
     output::line("  larder why typo");
+    output::line("");
+    // For whoever reads this with a program.
+    output::line(&format!("KUBECONFIG={}", embedded.kubeconfig().display()));
 }

@@ -9,7 +9,7 @@ use crate::terminal::in_terminal;
 async fn all_examples_end_as_they_should_and_it_stays_up() {
     let larder = Larder::new();
     let mut demo = Running::start(&larder, &["up", "--demo", "--keep"]);
-    let said = demo.read_until("  larder why typo").await;
+    let said = demo.read_until("KUBECONFIG=").await;
     let (_, summary) = said.split_once("\nEXAMPLE").expect("a summary");
     let (summary, invitation) = summary.split_once("\n\nIt stays up").expect("an invitation");
     let filters = [(r"\d+\.\d ?s", "[time]"), (r" {2,}", "  ")];
@@ -18,6 +18,7 @@ async fn all_examples_end_as_they_should_and_it_stays_up() {
 
     let (_, kubeconfig) = invitation.split_once("export KUBECONFIG=").expect("a kubeconfig");
     let kubeconfig = kubeconfig.lines().next().unwrap();
+    assert_eq!(said.lines().last(), Some(format!("KUBECONFIG={kubeconfig}").as_str()));
     let why = larder.run(&["why", "typo", "--kubeconfig", kubeconfig]).await.well();
     assert_eq!(why.matches("NotFound").count(), 3, "{why}");
     send(&demo.child, Signal::INT);

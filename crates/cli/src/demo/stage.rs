@@ -147,7 +147,7 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
             ending: complete(2),
         },
         Act {
-            title: "private, with secrets",
+            title: "private registry",
             says: "A private image onto all nodes, the login sealed to each",
             how: "deploy/examples/kruise/imagepulljob-private-registry.yaml",
             documents: example(include_str!(
@@ -157,7 +157,7 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
         },
         Act {
             title: "by digest",
-            says: "An image by digest; two nodes have one of its layers already",
+            says: "An image by digest, onto all nodes at once",
             how: "image: registry.example/models/large@sha256:…, parallelism: 3",
             documents: job(
                 "model",
@@ -166,7 +166,7 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
             ending: complete(3),
         },
         Act {
-            title: "a tag that is not there",
+            title: "a missing tag",
             says: "A tag that does not exist: must fail, at once, with the reason",
             how: "image: nginx:1.9.l, parallelism: 3",
             documents: job("typo", json!({ "image": "nginx:1.9.l", "parallelism": 3 })),
@@ -204,6 +204,7 @@ fn example(text: &str) -> Vec<Document> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::summary;
 
     #[tokio::test]
     async fn every_example_can_be_read_and_has_its_image() {
@@ -211,6 +212,7 @@ mod tests {
         for act in acts(&registry) {
             let by_hand = matches!(act.ending, Ending::Entry { .. });
             assert_eq!(act.documents.is_empty(), by_hand, "{}", act.title);
+            assert!(act.title.len() <= summary::TITLE, "{}", act.title);
         }
         assert!(registry.digest("models/large", "v1").unwrap().starts_with("sha256:"));
     }

@@ -9,6 +9,13 @@ use crate::failure::Failure;
 use crate::job::{JobView, Phase};
 use crate::output::{Tone, paint};
 
+/// Longest title of an example.
+#[cfg(test)]
+pub(crate) const TITLE: usize = 17;
+
+/// Columns of a reason; longer ones are cut, the nodes' rows above have said them.
+const REASON: usize = 15;
+
 /// What became of one example.
 pub(crate) struct Outcome {
     pub(crate) act: &'static str,
@@ -52,7 +59,7 @@ impl Outcome {
 /// One row for each example; fits into 80 columns.
 pub(crate) fn table(outcomes: &[Outcome]) -> String {
     let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
-    crate::table::table(&["EXAMPLE", "ENDED", "OK", "DONE", "BYTES", "TIME", "REASON"], &rows)
+    crate::table::table(&["EXAMPLE", "ENDED", "OK", "DONE", "SIZE", "TIME", "REASON"], &rows)
 }
 
 fn row(outcome: &Outcome) -> Vec<String> {
@@ -73,9 +80,20 @@ fn row(outcome: &Outcome) -> Vec<String> {
         ),
         ByteSize(u64::try_from(bytes).unwrap_or(0)).to_string(),
         format!("{:.1}s", outcome.took.as_secs_f64()),
-        outcome.reasons(),
+        cut(&outcome.reasons()),
     ]
 }
+
+fn cut(reasons: &str) -> String {
+    if reasons.chars().count() <= REASON {
+        return reasons.to_owned();
+    }
+    let kept: String = reasons.chars().take(REASON - 1).collect();
+    format!("{kept}…")
+}
+
+/// What the sizes are: a layer that a node has already is not fetched again, and nobody counts what it saves.
+pub(crate) const SIZES: &str = "SIZE counts each pulled image whole, also the layers that a node had already.";
 
 /// A sentence for a good end, a failure for any other.
 pub(crate) fn verdict(outcomes: &[Outcome], took: Duration) -> Result<String, Failure> {
@@ -104,7 +122,7 @@ mod tests {
     /// An example of which two nodes are done and one is not.
     fn outcome(expected: Expected) -> Outcome {
         Outcome {
-            act: "a tag that is not there",
+            act: "a missing tag",
             expected,
             views: vec![JobView {
                 desired: 3,
@@ -133,10 +151,33 @@ mod tests {
             ..RIGHT
         });
         insta::assert_snapshot!(table(&[right, wrong]), @r"
-        EXAMPLE                   ENDED    OK    DONE   BYTES     TIME   REASON
-        a tag that is not there   Failed   yes   2/3    2.0 KiB   1.2s   CredentialsUnreadable
-        a tag that is not there   Failed   NO    2/3    2.0 KiB   1.2s   CredentialsUnreadable
+        EXAMPLE         ENDED    OK    DONE   SIZE      TIME   REASON
+        a missing tag   Failed   yes   2/3    2.0 KiB   1.2s   CredentialsUnr…
+        a missing tag   Failed   NO    2/3    2.0 KiB   1.2s   CredentialsUnr…
         ");
+    }
+
+    #[test]
+    fn the_widest_row_fits_into_80_columns() {
+        const LONGEST: &str = "wwwwwwwwwwwwwwwww";
+        assert_eq!(LONGEST.len(), TITLE);
+        let view = |phase| JobView {
+            bytes_done: Some(1023 << 20),
+            phase,
+            desired: 3,
+            reasons: [("CredentialsUnreadable".to_owned(), 1), ("NotFound".to_owned(), 2)].into(),
+            ..JobView::default()
+        };
+        let widest = |phase| Outcome {
+            act: LONGEST,
+            views: vec![view(phase)],
+            took: Duration::from_mins(1),
+            expected: RIGHT,
+        };
+        let text = table(&[widest(Phase::Complete), widest(Phase::Failed)]);
+        for line in text.lines().chain([SIZES]) {
+            assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+        }
     }
 
     #[rstest]
@@ -148,10 +189,7 @@ mod tests {
         let failure = verdict(&[outcome(RIGHT), outcome(expected)], Duration::ZERO).unwrap_err();
         assert_eq!(
             failure.parts(),
-            (
-                1,
-                Some("1 of 2 examples did not end as they should: a tag that is not there")
-            )
+            (1, Some("1 of 2 examples did not end as they should: a missing tag"))
         );
     }
 
