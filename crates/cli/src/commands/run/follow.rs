@@ -1,8 +1,10 @@
 //! Follows jobs to their end: bars on a terminal, a line for each change in a pipe.
 
 use std::fmt::Debug;
+use std::pin::pin;
+use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use kube::core::NamespaceResourceScope;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
@@ -16,6 +18,9 @@ use crate::bars::{self, Bar, Bars};
 use crate::failure::{Failure, chain};
 use crate::job::{JobView, Phase};
 use crate::output::{self, Tone};
+
+/// How long a job may stay as it was created before somebody is told. A controller takes less than a second.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,14 +95,35 @@ where
 {
     let config = watcher::Config::default().fields(&format!("metadata.name={}", job.name));
     // The link may be bad: the watcher tries again, ever more rarely, and the jobs go on meanwhile.
-    let mut events = watcher(api, config).default_backoff().boxed();
+    until_end(watcher(api, config).default_backoff().boxed(), job, &mut display).await
+}
+
+async fn until_end<K>(
+    mut events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Unpin,
+    job: &Submitted,
+    display: &mut Display,
+) -> Result<JobView, Failure>
+where
+    for<'a> JobView: From<&'a K>,
+{
+    let mut patience = pin!(tokio::time::sleep(PATIENCE));
+    let mut untouched = true;
     let mut seen = false;
     let deleted = || Failure::bad(format!("{} {} was deleted before it ended", job.kind, job.name));
     loop {
-        match events.try_next().await {
+        let event = tokio::select! {
+            event = events.try_next() => event,
+            () = &mut patience, if untouched => {
+                untouched = false;
+                display.nobody_looks(job);
+                continue;
+            }
+        };
+        match event {
             Ok(Some(watcher::Event::Apply(object) | watcher::Event::InitApply(object))) => {
                 seen = true;
                 let view = JobView::from(&object);
+                untouched &= view.phase == Phase::New;
                 display.show(&view);
                 if view.phase.is_final() {
                     return Ok(view);
@@ -144,6 +170,24 @@ impl Display {
                     output::line(&line);
                     *last = Some(line);
                 }
+            }
+        }
+    }
+
+    /// The job is as it was created.
+    fn nobody_looks(&mut self, job: &Submitted) {
+        match self {
+            Self::Nothing => {}
+            Self::Bar { bar, .. } => bar.say("no controller looks at it"),
+            Self::Lines { last } => {
+                let line = format!(
+                    "{}/{}: no controller has looked at it for {} s; check that one runs and serves this kind",
+                    job.kind.to_ascii_lowercase(),
+                    job.name,
+                    PATIENCE.as_secs()
+                );
+                output::line(&line);
+                *last = Some(line);
             }
         }
     }
@@ -197,6 +241,9 @@ fn short(view: &JobView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::stream;
+    use larder_api::{ImagePullJobSpec, ImagePullJobStatus};
+    use rstest::rstest;
 
     #[test]
     fn what_stands_beside_a_bar_is_short() {
@@ -210,5 +257,35 @@ mod tests {
         };
         assert_eq!(short(&view), "10/10 images  1023.0 MiB  Complete");
         assert_eq!(short(&JobView::default()), "0/0 nodes  New");
+    }
+
+    #[rstest]
+    #[case::nobody_looks(
+        None,
+        "imagepulljob/web: no controller has looked at it for 10 s; check that one runs and serves this kind"
+    )]
+    #[case::somebody_looked(Some(ImagePullJobStatus { desired: 3, ..ImagePullJobStatus::default() }), "imagepulljob/web: Running, 0/3 done, 0 failed")]
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_nobody_looks_at(#[case] status: Option<ImagePullJobStatus>, #[case] says: &str) {
+        let mut object = ImagePullJob::new("web", ImagePullJobSpec::default());
+        object.status = status;
+        let job = Submitted {
+            kind: "ImagePullJob".into(),
+            namespace: None,
+            name: "web".into(),
+        };
+        let shown = [
+            watcher::Event::Init,
+            watcher::Event::InitApply(object),
+            watcher::Event::InitDone,
+        ];
+        let events = stream::iter(shown.map(Ok)).chain(stream::pending());
+        let mut display = Display::Lines { last: None };
+        let end = until_end(events, &job, &mut display);
+        assert!(
+            tokio::time::timeout(PATIENCE * 2, end).await.is_err(),
+            "it does not end"
+        );
+        assert!(matches!(&display, Display::Lines { last: Some(last) } if last == says));
     }
 }
