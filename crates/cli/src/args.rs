@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use larder_model::ImageRef;
 use larder_runtime::RuntimeEndpoint;
@@ -97,7 +97,8 @@ pub(crate) struct Up {
     #[arg(long, env = "LARDER_LOG", value_name = "FILTER", default_value = "info")]
     pub(crate) log: String,
 
-    #[arg(long, env = "XDG_DATA_HOME", hide = true)]
+    // Empty counts as unset.
+    #[arg(long, env = "XDG_DATA_HOME", hide = true, value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) data_home: Option<PathBuf>,
 
     #[arg(long, env = "HOME", hide = true)]

@@ -106,10 +106,31 @@ fn nodes(count: usize) -> Result<Vec<Node>, Failure> {
 fn data_folder(arguments: &Up) -> Result<PathBuf, Failure> {
     let usual = || {
         let home = arguments.home.as_ref().map(|home| home.join(".local/share"));
-        arguments.data_home.clone().or(home).map(|folder| folder.join("larder"))
+        let data_home = arguments.data_home.clone();
+        let data_home = data_home.filter(|folder| !folder.as_os_str().is_empty());
+        data_home.or(home).map(|folder| folder.join("larder"))
     };
     let chosen = arguments.data.clone().or_else(usual);
     let chosen = chosen.ok_or_else(|| Failure::wrong("there is no home directory to keep data in; give --data DIR"))?;
     // Others are told where it is, from wherever they are.
     std::path::absolute(&chosen).map_err(|error| Failure::wrong(format!("{}: {error}", chosen.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Arguments, Command};
+    use clap::Parser;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::set("/data", "/data/larder")]
+    #[case::empty_is_unset("", "/home/me/.local/share/larder")]
+    fn data_folders(#[case] data_home: &str, #[case] want: &str) {
+        let typed = ["larder", "up", "--home", "/home/me", "--data-home", data_home];
+        let Command::Up(arguments) = Arguments::try_parse_from(typed).unwrap().command else {
+            panic!("up was typed");
+        };
+        assert_eq!(data_folder(&arguments).unwrap(), PathBuf::from(want));
+    }
 }
