@@ -21,11 +21,8 @@ pub(crate) struct JobView {
     pub(crate) active: i32,
     pub(crate) succeeded: i32,
     pub(crate) failed: i32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes_total: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes_done: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) eta_seconds: Option<i64>,
     pub(crate) message: String,
     /// How many nodes failed or wait, for each reason.
@@ -221,5 +218,14 @@ mod tests {
             json!({"kind": "ImagePullJob", "namespace": "default", "name": "web", "phase": "Running", "desired": 3, "active": 1, "succeeded": 2,
                    "failed": 0, "bytesTotal": 10, "bytesDone": 5, "etaSeconds": 4, "message": "job is running, progress 66.7%"})
         );
+    }
+
+    #[test]
+    fn what_is_not_known_is_null_in_the_json() {
+        let new = ImagePullJob::new("web", larder_api::ImagePullJobSpec::default());
+        let json = serde_json::to_value(JobView::from(&new)).unwrap();
+        for key in ["bytesTotal", "bytesDone", "etaSeconds"] {
+            assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
+        }
     }
 }
