@@ -219,8 +219,7 @@ async fn controller(client: Client, health: Health, stop: CancellationToken) -> 
     };
     // Nobody asks an embedded controller for its numbers.
     let mut registry = Registry::default();
-    let controller = Controller::new(client, settings, &health, &mut registry);
-    let metrics = larder_controller::core::Metrics::default();
-    let core = move |inputs| larder_controller::core::run(inputs, metrics);
-    controller.run_around(core, stop).await
+    Controller::new(client, settings, &health, &mut registry)
+        .run(stop)
+        .await
 }
