@@ -54,6 +54,9 @@ pub enum StartError {
     /// Its socket.
     #[error("the embedded API server cannot listen")]
     Listen(#[from] ListenError),
+    /// The Nodes of an earlier start.
+    #[error("the nodes of an earlier start cannot be brought up to date")]
+    Retire(#[from] kube::Error),
     /// A node.
     #[error("node {name} does not start")]
     Node {
@@ -100,6 +103,7 @@ impl Embedded {
         let client = Client::new(plane.service(), "default");
         let stop = CancellationToken::new();
 
+        node::retire_others(&client, &settings.nodes).await?;
         let mut nodes = Vec::new();
         for node in &settings.nodes {
             let started = node

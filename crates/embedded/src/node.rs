@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node as NodeObject;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource};
 use larder_model::NodeName;
 use larder_registry::hosts::Hosts;
@@ -139,12 +139,7 @@ impl Node {
             }
             other => drop(other?),
         }
-        let ready =
-            json!({ "type": "Ready", "status": "True", "reason": "Embedded", "message": "runs in this process" });
-        let patch = Patch::Merge(json!({ "status": { "conditions": [ready] } }));
-        nodes
-            .patch_status(self.name.as_str(), &PatchParams::default(), &patch)
-            .await?;
+        say_ready(&nodes, self.name.as_str(), "True", "runs in this process").await?;
         Ok(())
     }
 
@@ -158,4 +153,25 @@ impl Node {
         labels.extend(self.labels.clone());
         labels
     }
+}
+
+/// Says of Nodes that an earlier start had and this one has not that they are down, so that no job waits for them.
+pub(crate) async fn retire_others(client: &Client, running: &[Node]) -> Result<(), kube::Error> {
+    let nodes: Api<NodeObject> = Api::all(client.clone());
+    for known in nodes.list(&ListParams::default()).await? {
+        let name = known.name_any();
+        if running.iter().all(|node| node.name.as_str() != name) {
+            say_ready(&nodes, &name, "False", "was not started this time; see --nodes").await?;
+        }
+    }
+    Ok(())
+}
+
+async fn say_ready(nodes: &Api<NodeObject>, name: &str, status: &str, message: &str) -> Result<(), kube::Error> {
+    let ready = json!({ "type": "Ready", "status": status, "reason": "Embedded", "message": message });
+    let patch = Patch::Merge(json!({ "status": { "conditions": [ready] } }));
+    nodes
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await
+        .map(drop)
 }

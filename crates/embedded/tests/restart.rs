@@ -1,0 +1,48 @@
+//! What a start on the data of an earlier one finds.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::Api;
+use larder_embedded::{DataFolder, Embedded, Node, Runtime, Settings};
+use larder_model::NodeName;
+
+async fn start(data: &std::path::Path, nodes: usize) -> Embedded {
+    let node = |number| Node {
+        name: NodeName::parse(&format!("node-{number}")).unwrap(),
+        labels: BTreeMap::new(),
+        runtime: Runtime::Folder,
+    };
+    let settings = Settings {
+        address: "127.0.0.1:0".parse().unwrap(),
+        nodes: (1..=nodes).map(node).collect(),
+        hosts: None,
+    };
+    Embedded::start(DataFolder::open(data).unwrap(), settings)
+        .await
+        .unwrap()
+}
+
+async fn is_ready(embedded: &Embedded, name: &str) -> bool {
+    let nodes: Api<NodeObject> = Api::all(embedded.client());
+    let status = nodes.get(name).await.unwrap().status.unwrap_or_default();
+    let mut conditions = status.conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_started_again_is_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = start(folder.path(), 2).await;
+    assert!(is_ready(&first, "node-2").await);
+    first.shutdown().await;
+
+    let second = start(folder.path(), 1).await;
+    assert!(is_ready(&second, "node-1").await);
+    assert!(!is_ready(&second, "node-2").await);
+    second.shutdown().await;
+
+    let third = start(folder.path(), 2).await;
+    assert!(is_ready(&third, "node-2").await);
+    third.shutdown().await;
+}
