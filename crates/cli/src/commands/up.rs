@@ -84,7 +84,7 @@ pub(crate) async fn start(
 fn refused(error: &StartError) -> Failure {
     let advice = match error {
         StartError::Listen(_) => "; choose another address with --listen",
-        StartError::Data(_) | StartError::Plane(_) | StartError::Node { .. } => "",
+        StartError::Data(_) | StartError::Plane(_) | StartError::Retire(_) | StartError::Node { .. } => "",
     };
     Failure::wrong(format!("{}{advice}", chain(error)))
 }
