@@ -1,11 +1,15 @@
 //! `larder lint`: the rules of the CRDs, offline.
 //!
 //! There is no second implementation of them: each object is offered to the embedded API server as a dry run, and what it
-//! answers is printed. What only the controller can see (the parts of image objects) is not checked here.
+//! answers is printed. What only the controller can see (the parts of image objects, for one) is read by the functions that
+//! the controller reads it by.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use larder_localplane::{Config, Localplane};
+use larder_model::ImageRef;
+use larder_planner::prepull::PrePull;
 use serde_json::Value;
 
 use crate::args::Lint;
@@ -74,7 +78,33 @@ async fn check(
         .iter()
         .filter_map(|fault| fault.split_once("strict decoding error: "));
     faults.extend(unknown.flat_map(|(_, fields)| fields.split(", ")).map(str::to_owned));
+    if faults.is_empty() {
+        faults.extend(refused_later(document.text("/kind"), object));
+    }
     Ok(faults)
+}
+
+/// What the API server lets through and the controller would refuse.
+fn refused_later(kind: &str, object: Value) -> Option<String> {
+    let unreadable = |image: &str| {
+        let error = ImageRef::parse(image).err()?;
+        Some(format!("{image}: {error}"))
+    };
+    match kind {
+        "ImagePullJob" => {
+            let job: ImagePullJob = serde_json::from_value(object).ok()?;
+            unreadable(&job.spec.image)
+        }
+        "ImageListPullJob" => {
+            let job: ImageListPullJob = serde_json::from_value(object).ok()?;
+            job.spec.images.iter().find_map(|image| unreadable(image))
+        }
+        "ImagePrePullJob" => {
+            let job: ImagePrePullJob = serde_json::from_value(object).ok()?;
+            PrePull::of(&job).err().map(|refusal| refusal.to_string())
+        }
+        _ => None,
+    }
 }
 
 /// What the API server has against an object.
@@ -127,4 +157,32 @@ fn collection(crds: &[CustomResourceDefinition], api_version: &str, kind: &str) 
         ""
     };
     Some(format!("/apis/{group}/{version}{namespace}/{}", crd.spec.names.plural))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn pre_pull(images: &Value) -> Value {
+        json!({
+            "apiVersion": "operations.kubeedge.io/v1alpha1", "kind": "ImagePrePullJob", "metadata": { "name": "x" },
+            "spec": { "imagePrePullTemplate": { "images": images, "nodeNames": ["edge"] } },
+        })
+    }
+
+    #[rstest]
+    #[case::number("ImagePrePullJob", pre_pull(&json!([7])), true)]
+    #[case::capitals("ImagePrePullJob", pre_pull(&json!(["B/c"])), true)]
+    #[case::secret_without_namespace("ImagePrePullJob", pre_pull(&json!([{"repo": "a", "imageSecret": "nosecret"}])), true)]
+    #[case::fine("ImagePrePullJob", pre_pull(&json!(["nginx", {"registry": "r.example", "repo": "a", "tag": "1"}])), false)]
+    #[case::host_in_brackets(
+        "ImagePullJob",
+        json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob", "metadata": {}, "spec": {"image": "[1:2]/x"}}),
+        true
+    )]
+    fn what_the_controller_would_refuse(#[case] kind: &str, #[case] object: Value, #[case] refused: bool) {
+        assert_eq!(refused_later(kind, object).is_some(), refused);
+    }
 }
