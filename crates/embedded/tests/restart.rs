@@ -1,5 +1,7 @@
 //! What a start on the data of an earlier one finds.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node as NodeObject;
