@@ -1,4 +1,4 @@
-//! The core: watches feed the [`Index`], the index says what to write, and writes bring their answers back.
+//! The core: watches feed the index, the index says what to write, and writes bring their answers back.
 //!
 //! One task owns the index and everything that is known; nothing else decides. What it reads and writes runs beside it, a
 //! bounded number at a time, each with a time limit, and at most one for an object. Nothing is written unless this replica
