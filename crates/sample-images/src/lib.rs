@@ -3,6 +3,7 @@
 //!
 //! Nothing is sent anywhere, and nothing is random: the same recipe makes the same image, to the byte.
 
+mod archive;
 mod layer;
 
 use bytes::Bytes;
@@ -226,6 +227,11 @@ impl Image {
     /// The layers as they are stored and sent.
     pub fn layers(&self) -> &[Blob] {
         &self.layers
+    }
+
+    /// The image as one file under this name (`registry/repo:tag`), which `ctr images import` takes.
+    pub fn archive(&self, name: &str) -> Vec<u8> {
+        archive::of(self, name)
     }
 
     /// Bytes that a pull onto an empty node transfers, without the manifest.

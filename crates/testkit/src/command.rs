@@ -12,12 +12,17 @@ use crate::{Error, Result};
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Runs a command and gives back its outcome, good or bad. It is killed at the deadline, or when the caller gives up.
-pub(crate) async fn outcome(doing: &str, mut command: Command) -> Result<Output> {
-    match timeout(DEADLINE, command.kill_on_drop(true).output()).await {
+pub(crate) async fn outcome(doing: &str, command: Command) -> Result<Output> {
+    outcome_within(DEADLINE, doing, command).await
+}
+
+/// The same with a deadline of the caller's.
+pub(crate) async fn outcome_within(deadline: Duration, doing: &str, mut command: Command) -> Result<Output> {
+    match timeout(deadline, command.kill_on_drop(true).output()).await {
         Ok(output) => output.map_err(Error::io(doing)),
         Err(_) => Err(Error::Late {
             what: doing.into(),
-            after: DEADLINE,
+            after: deadline,
             last: "it still runs".into(),
         }),
     }

@@ -3,6 +3,8 @@
 
 mod config;
 
+pub(crate) use self::config::cri_state;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,6 +1,7 @@
-//! A private Kubernetes control plane: etcd and kube-apiserver, on request kube-controller-manager, on loopback.
+//! A private Kubernetes control plane: etcd and kube-apiserver, on request kube-controller-manager and kube-scheduler, on
+//! loopback.
 //!
-//! It answers as any cluster does, with RBAC, admission and CRDs; it has no nodes and no scheduler. Without the
+//! It answers as any cluster does, with RBAC, admission and CRDs; nodes are started by [`Node`](crate::Node). Without the
 //! controller manager a deleted namespace stays Terminating and owned objects are not collected.
 
 mod access;
@@ -23,6 +24,9 @@ use crate::{Error, Lifetime, Port, Process, Result, Scratch};
 /// same time it has taken forty.
 const READY: Duration = Duration::from_mins(2);
 
+/// Where pods look for the API server: the first address of the range for Services. Each node leads it to the server.
+pub(crate) const SERVICE: (std::net::Ipv4Addr, u16) = (std::net::Ipv4Addr::new(10, 111, 0, 1), 443);
+
 /// What a control plane is started with.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -31,6 +35,9 @@ pub struct Options {
     /// Also run kube-controller-manager: namespaces are emptied and deleted, owned objects collected, every namespace
     /// has its `default` service account.
     pub controller_manager: bool,
+    /// The nodes that may join, see [`Node`](crate::Node). If there are any, all controllers of kube-controller-manager
+    /// and kube-scheduler run: what is created in the cluster comes to life.
+    pub nodes: Vec<String>,
     /// More arguments for kube-apiserver.
     pub api_server_args: Vec<String>,
 }
@@ -41,6 +48,7 @@ pub struct ControlPlane {
     access: Access,
     crds: Vec<CustomResourceDefinition>,
     // Dropped in this order: clients of a server before the server, the folder last.
+    scheduler: Option<Process>,
     controller_manager: Option<Process>,
     api_server: Process,
     etcd: Process,
@@ -66,7 +74,7 @@ impl ControlPlane {
         let [etcd_client, etcd_peer, secure] = &ports;
         let certificates = Certificates::make()?;
         certificates.write(&scratch)?;
-        let access = Access::create(&scratch, secure, &certificates)?;
+        let access = Access::create(&scratch, secure, &certificates, &options.nodes)?;
 
         let folder = scratch.path();
         let mut etcd = Process::start(servers::etcd(folder, lifetime, etcd_client, etcd_peer)?)?;
@@ -75,8 +83,14 @@ impl ControlPlane {
         wait_for_api_server(&mut api_server, &access).await?;
         crds::apply(&access.client()?, &options.crds).await?;
 
-        let controller_manager = if options.controller_manager {
-            let mut process = Process::start(servers::controller_manager(folder, lifetime, &access)?)?;
+        let has_nodes = !options.nodes.is_empty();
+        let scheduler = if has_nodes {
+            Some(Process::start(servers::scheduler(folder, lifetime, &access)?)?)
+        } else {
+            None
+        };
+        let controller_manager = if options.controller_manager || has_nodes {
+            let mut process = Process::start(servers::controller_manager(folder, lifetime, &access, has_nodes)?)?;
             servers::wait_for_controller_manager(&mut process, &access.client()?).await?;
             Some(process)
         } else {
@@ -85,6 +99,7 @@ impl ControlPlane {
         Ok(Self {
             access,
             crds: options.crds,
+            scheduler,
             controller_manager,
             api_server,
             etcd,
@@ -95,12 +110,13 @@ impl ControlPlane {
 
     /// Lets the servers run on until the end of their lifetime.
     fn release(self) -> Access {
-        for process in [self.controller_manager, Some(self.api_server), Some(self.etcd)]
-            .into_iter()
-            .flatten()
-        {
-            process.release();
-        }
+        let servers = [
+            self.scheduler,
+            self.controller_manager,
+            Some(self.api_server),
+            Some(self.etcd),
+        ];
+        servers.into_iter().flatten().for_each(Process::release);
         self.access
     }
 
@@ -157,6 +173,7 @@ impl ControlPlane {
     /// The ids of the processes that run now.
     pub fn pids(&self) -> Vec<u32> {
         [
+            self.scheduler.as_ref(),
             self.controller_manager.as_ref(),
             Some(&self.api_server),
             Some(&self.etcd),

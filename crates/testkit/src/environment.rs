@@ -15,6 +15,16 @@ pub(crate) const CONTAINERD_DEBIAN: &str = "containerd-debian";
 pub(crate) const ETCD_DEBIAN: &str = "etcd-debian";
 /// Debian's docker-registry, unpacked by the same script.
 pub(crate) const REGISTRY_DEBIAN: &str = "docker-registry-debian";
+/// Debian's runc, unpacked by the same script.
+pub(crate) const RUNC_DEBIAN: &str = "runc-debian";
+/// Debian's network plugins, unpacked by the same script.
+pub(crate) const CNI_DEBIAN: &str = "cni-debian";
+/// A program that does nothing, built by the same script.
+pub(crate) const PAUSE: &str = "pause-1";
+/// Helm, built by the same script.
+pub(crate) const HELM: &str = "helm-3.22.0";
+/// promtool, built by the same script.
+pub(crate) const PROMETHEUS: &str = "prometheus-0.315.0";
 /// The current containerd, built by the same script.
 pub(crate) const CONTAINERD: &str = "containerd-2.4.2";
 

@@ -8,12 +8,18 @@ use crate::environment::data_folder;
 use crate::process::Lifetime;
 use crate::{Error, Result};
 
-/// Waits like the watchdog of a server, then removes the folder: first what is mounted below it, then the files. The
-/// servers die in the same moment, so a file may still appear during the first try.
+/// Waits like the watchdog of a server, then removes the folder: first what is mounted below it, then the cgroups that
+/// have its name, then the files. The servers die in the same moment, so a file may still appear during the first try.
 const REMOVE: &str = r#"
 folder=$1
 while read -r _ place _; do case $place in "$folder"/*) umount -l "$place" ;; esac; done </proc/mounts
-for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf --one-file-system -- "$folder" && exit 0; sleep 0.2; done"#;
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    for group in /sys/fs/cgroup/"${folder##*/}" /sys/fs/cgroup/*/"${folder##*/}"; do
+        [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {} +
+    done
+    rm -rf --one-file-system -- "$folder" && [ ! -d "$group" ] && exit 0
+    sleep 0.2
+done"#;
 
 /// A folder for the data of servers, in memory where possible, removed when the value is dropped or the process ends.
 #[derive(Debug)]

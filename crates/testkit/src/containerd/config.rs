@@ -59,7 +59,7 @@ conf_dir = "{folder}/cni"
 }
 
 /// Reads the table of `ctr plugins ls`: `TYPE ID PLATFORMS STATUS`.
-pub(super) fn cri_state(plugins: &str) -> Result<(), String> {
+pub(crate) fn cri_state(plugins: &str) -> Result<(), String> {
     let cri = plugins
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>())

@@ -1,6 +1,7 @@
 //! How to reach a control plane, as plain data: clients are made from it anew, because a client lives in the async
 //! runtime that made it and every test has its own.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,19 +29,35 @@ pub struct Access {
     ca_pem: String,
     ca_der: Vec<u8>,
     admin_token: String,
+    node_tokens: BTreeMap<String, String>,
     kubeconfig: PathBuf,
 }
 
 impl Access {
-    pub(super) fn create(scratch: &Scratch, port: &Port, certificates: &Certificates) -> Result<Self> {
-        let admin_token = format!("{:032x}", rand::random::<u128>());
-        scratch.write("tokens.csv", format!("{admin_token},admin,admin,system:masters\n"))?;
+    pub(super) fn create(
+        scratch: &Scratch,
+        port: &Port,
+        certificates: &Certificates,
+        nodes: &[String],
+    ) -> Result<Self> {
+        let new_token = || format!("{:032x}", rand::random::<u128>());
+        let admin_token = new_token();
+        let node_tokens: BTreeMap<_, _> = nodes.iter().map(|node| (node.clone(), new_token())).collect();
+        let of_nodes = node_tokens
+            .iter()
+            .map(|(node, token)| format!("{token},system:node:{node},{node},system:nodes\n"));
+        let tokens: String = [format!("{admin_token},admin,admin,system:masters\n")]
+            .into_iter()
+            .chain(of_nodes)
+            .collect();
+        scratch.write("tokens.csv", tokens)?;
         let mut access = Self {
             address: port.address(),
             server: format!("https://{}", port.address()),
             ca_pem: certificates.ca.pem(),
             ca_der: certificates.ca.der().to_vec(),
             admin_token,
+            node_tokens,
             kubeconfig: PathBuf::new(),
         };
         access.kubeconfig = access.write_kubeconfig(scratch.path(), "admin", &access.admin_token)?;
@@ -129,6 +146,14 @@ impl Access {
         let path = folder.join(format!("{name}.kubeconfig"));
         std::fs::write(&path, content.to_string()).map_err(Error::io(format!("writing {}", path.display())))?;
         Ok(path)
+    }
+
+    /// The token of a node that was named when the control plane started.
+    pub(crate) fn node_token(&self, node: &str) -> Result<&str> {
+        self.node_tokens.get(node).map(String::as_str).ok_or_else(|| Error::Io {
+            doing: format!("looking for the token of {node}: name it in Options::nodes"),
+            source: std::io::ErrorKind::NotFound.into(),
+        })
     }
 
     /// A token of a service account, made by the API server; bound to a Node if one is named, so that it carries the

@@ -5,6 +5,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
+use super::SERVICE;
 use crate::{Result, Scratch};
 
 /// Made anew for every control plane.
@@ -27,7 +28,7 @@ impl Certificates {
         let ca = authority.self_signed(&authority_key)?;
 
         let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
-        let mut params = CertificateParams::new(names)?;
+        let mut params = CertificateParams::new([names.as_slice(), &[SERVICE.0.to_string()]].concat())?;
         params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

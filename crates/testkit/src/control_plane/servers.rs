@@ -1,4 +1,4 @@
-//! The three programs: their arguments, and how to see that each is ready.
+//! The four programs: their arguments, and how to see that each is ready.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,10 @@ use super::{Access, Options, READY, kubernetes};
 use crate::environment::{ETCD_DEBIAN, cached};
 use crate::{Lifetime, Port, Process, Program, Result};
 
-/// The controllers that tests need: namespaces are emptied, owned objects collected, service accounts made.
+/// Addresses of Services; the first one is that of the API server itself, see [`SERVICE`](super::SERVICE).
+const SERVICES: &str = "10.111.0.0/16";
+
+/// The controllers that tests without nodes need: namespaces are emptied, owned objects collected, service accounts made.
 const CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,serviceaccount-controller,\
                            root-ca-certificate-publisher-controller";
 
@@ -67,13 +70,16 @@ pub(super) fn api_server(
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         format!("--service-account-key-file={}", file("token.pub")),
         format!("--service-account-signing-key-file={}", file("token.key")),
-        "--service-cluster-ip-range=10.111.0.0/16".into(),
+        format!("--service-cluster-ip-range={SERVICES}"),
         "--endpoint-reconciler-type=none".into(),
         "--allow-privileged=true".into(),
     ];
     if !options.controller_manager {
         // Nobody makes the service accounts that this plugin asks for, and no Pod could be created.
         args.push("--disable-admission-plugins=ServiceAccount".into());
+    }
+    if !options.nodes.is_empty() {
+        args.push("--enable-admission-plugins=NodeRestriction".into());
     }
     args.extend(options.api_server_args.iter().cloned());
     Ok(Program {
@@ -86,19 +92,40 @@ pub(super) fn api_server(
     })
 }
 
-pub(super) fn controller_manager(folder: &Path, lifetime: Lifetime, access: &Access) -> Result<Program> {
+pub(super) fn controller_manager(
+    folder: &Path,
+    lifetime: Lifetime,
+    access: &Access,
+    all_controllers: bool,
+) -> Result<Program> {
+    let controllers = if all_controllers { "*" } else { CONTROLLERS };
     Ok(Program {
         name: "kube-controller-manager",
         path: kubernetes("kube-controller-manager")?,
         args: vec![
             format!("--kubeconfig={}", access.kubeconfig().display()),
-            format!("--controllers={CONTROLLERS}"),
+            format!("--controllers={controllers}"),
             format!("--root-ca-file={}", folder.join("ca.crt").display()),
             "--leader-elect=false".into(),
             "--secure-port=0".into(),
         ],
         env: vec![],
         log: folder.join("kube-controller-manager.log"),
+        lifetime,
+    })
+}
+
+pub(super) fn scheduler(folder: &Path, lifetime: Lifetime, access: &Access) -> Result<Program> {
+    Ok(Program {
+        name: "kube-scheduler",
+        path: kubernetes("kube-scheduler")?,
+        args: vec![
+            format!("--kubeconfig={}", access.kubeconfig().display()),
+            "--leader-elect=false".into(),
+            "--secure-port=0".into(),
+        ],
+        env: vec![],
+        log: folder.join("kube-scheduler.log"),
         lifetime,
     })
 }
