@@ -4,7 +4,8 @@
 //! | part | holds |
 //! |---|---|
 //! | [`nodes`] | per node: facts of its Node, its NodeImage, orders on their way, the write under way |
-//! | [`jobs`] | per ImagePullJob: its campaign's progress, its Secrets, its status on its way |
+//! | [`jobs`] | per job: its campaign's progress, its Secrets, its status on its way |
+//! | [`prepulls`] | what an ImagePrePullJob has beside that |
 //! | [`lists`] | per ImageListPullJob: its children |
 //! | [`pods`] | per namespace with an active podSelector job: where its pods run |
 //! | [`agenda`] | who has to be looked at, at once or later |
@@ -19,10 +20,12 @@ mod jobs;
 mod lists;
 mod nodes;
 mod notes;
+mod objects;
 mod observe;
 mod orders;
 mod owners;
 mod pods;
+mod prepulls;
 mod secrets;
 #[cfg(test)]
 mod simulation;

@@ -169,6 +169,11 @@ impl Progress {
         self.hold = hold;
     }
 
+    /// Whether handing out is stopped.
+    pub fn is_held(&self) -> bool {
+        self.hold.is_some()
+    }
+
     /// What to do now, handing out to at most `allowance` nodes.
     pub fn decide(&mut self, allowance: usize, now: Timestamp) -> Vec<Step> {
         self.wake(now);

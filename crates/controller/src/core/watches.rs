@@ -10,7 +10,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -107,6 +107,11 @@ impl Watches {
                 Api::<DeserializeGuard<ImagePullJob>>::all(client),
                 outlet,
                 |guard| readable(guard).map(|job| Seen::Job(Box::new(job))),
+            )),
+            Kind::PrePull => tokio::spawn(follow(
+                Api::<DeserializeGuard<ImagePrePullJob>>::all(client),
+                outlet,
+                |guard| readable(guard).map(|job| Seen::PrePull(Box::new(job))),
             )),
             Kind::List => tokio::spawn(follow(
                 Api::<DeserializeGuard<ImageListPullJob>>::all(client),

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, ResourceExt as _};
-use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_planner::NodeKey;
 use larder_registry::docker_config::DockerConfig;
 use serde_json::Value;
@@ -269,28 +269,11 @@ async fn object(client: Client, target: &Target, action: ObjectAction, metrics: 
     match target {
         Target::Job(key) => {
             let api = Api::<ImagePullJob>::namespaced(client, &key.namespace);
-            let called = match action {
-                ObjectAction::Status(patch) => {
-                    call(
-                        "job_status",
-                        metrics,
-                        api.patch_status(&key.name, &params, &Patch::Merge(patch)),
-                    )
-                    .await
-                }
-                ObjectAction::Patch(patch) => match serde_json::from_value(patch) {
-                    Ok(patch) => {
-                        let patch = Patch::<ImagePullJob>::Json(patch);
-                        call("job_patch", metrics, api.patch(&key.name, &params, &patch)).await
-                    }
-                    Err(error) => Called::Refused(error.to_string()),
-                },
-                ObjectAction::Delete { uid } => return deleted(api, &key.name, uid, metrics).await,
-                ObjectAction::CreateChild(_) | ObjectAction::DeleteChild { .. } => {
-                    Called::Refused("a job has no children".to_owned())
-                }
-            };
-            answer(called, ObjectAnswer::Job)
+            job(api, &key.name, action, metrics, ObjectAnswer::Job).await
+        }
+        Target::PrePull(key) => {
+            let api = Api::<ImagePrePullJob>::all(client);
+            job(api, &key.name, action, metrics, ObjectAnswer::PrePull).await
         }
         Target::List(key) => {
             let lists = Api::<ImageListPullJob>::namespaced(client.clone(), &key.namespace);
@@ -316,6 +299,35 @@ async fn object(client: Client, target: &Target, action: ObjectAction, metrics: 
             }
         }
     }
+}
+
+/// Writes a job that pulls by itself.
+async fn job<K>(
+    api: Api<K>,
+    name: &str,
+    action: ObjectAction,
+    metrics: &Metrics,
+    done: impl FnOnce(Box<K>) -> ObjectAnswer,
+) -> ObjectAnswer
+where
+    K: Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let params = PatchParams::default();
+    let called = match action {
+        ObjectAction::Status(patch) => {
+            let patch = Patch::Merge(patch);
+            call("job_status", metrics, api.patch_status(name, &params, &patch)).await
+        }
+        ObjectAction::Patch(patch) => match serde_json::from_value(patch) {
+            Ok(patch) => call("job_patch", metrics, api.patch(name, &params, &Patch::<K>::Json(patch))).await,
+            Err(error) => Called::Refused(error.to_string()),
+        },
+        ObjectAction::Delete { uid } => return deleted(api, name, uid, metrics).await,
+        ObjectAction::CreateChild(_) | ObjectAction::DeleteChild { .. } => {
+            Called::Refused("a job has no children".to_owned())
+        }
+    };
+    answer(called, done)
 }
 
 async fn delete_child(jobs: Api<ImagePullJob>, child: JobKey, uid: String, metrics: &Metrics) -> ObjectAnswer {

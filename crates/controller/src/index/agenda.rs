@@ -22,7 +22,7 @@ pub(crate) struct Agenda {
 
 /// At most one moment per key.
 #[derive(Debug)]
-struct Later<K> {
+pub(super) struct Later<K> {
     moments: BTreeSet<(Timestamp, K)>,
     keys: BTreeMap<K, Timestamp>,
 }
@@ -37,7 +37,7 @@ impl<K> Default for Later<K> {
 }
 
 impl<K: Ord + Clone> Later<K> {
-    fn set(&mut self, key: &K, moment: Option<Timestamp>) {
+    pub(super) fn set(&mut self, key: &K, moment: Option<Timestamp>) {
         if let Some(before) = self.keys.remove(key) {
             self.moments.remove(&(before, key.clone()));
         }
@@ -47,7 +47,7 @@ impl<K: Ord + Clone> Later<K> {
         }
     }
 
-    fn pop_due(&mut self, now: Timestamp) -> Option<K> {
+    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<K> {
         let (moment, _) = self.moments.first()?;
         if now < *moment {
             return None;
@@ -57,7 +57,7 @@ impl<K: Ord + Clone> Later<K> {
         Some(key)
     }
 
-    fn first(&self) -> Option<Timestamp> {
+    pub(super) fn first(&self) -> Option<Timestamp> {
         self.moments.first().map(|(moment, _)| *moment)
     }
 }

@@ -5,11 +5,14 @@ use larder_api::NodeImage;
 use larder_api::node_image::{ImageSpec, ImageTagSpec, NodeImageSpec, SealedCredential};
 use larder_model::{ImageRef, NodeName};
 use larder_planner::NodeKey;
+use larder_planner::prepull::SecretRef;
 use larder_registry::docker_config::Entry;
 use larder_registry::{Credential, Keyring};
 use larder_seal::{Binding, Login, PublicKey, seal, sealed_id};
 use tracing::warn;
 
+use super::jobs::{JobRecord, JobState};
+use super::objects::JobObject;
 use super::secrets::{SecretKey, is_for_hand_written};
 use super::{Index, JobId};
 
@@ -35,10 +38,7 @@ impl Index {
     pub(super) fn put_credentials(&self, node: &NodeKey, object: &NodeImage, spec: &mut NodeImageSpec) {
         let needless = spec.sealed_credentials.is_empty()
             && spec.images.values().all(|image| image.pull_secrets.is_empty())
-            && self
-                .jobs
-                .values()
-                .all(|job| job.object.spec.template.pull_secrets.is_empty());
+            && self.jobs.values().all(|job| !names_secrets(job));
         if needless {
             return;
         }
@@ -52,7 +52,7 @@ impl Index {
                 let Ok(reference) = ImageRef::from_parts(name, &entry.tag) else {
                     continue;
                 };
-                let Ok(parcels) = self.parcels(entry, &reference, &secrets, &envelope.uid) else {
+                let Ok(parcels) = self.parcels(entry, &reference, &secrets, (node, &envelope.uid)) else {
                     continue;
                 };
                 // What an ended job used goes when the entry goes: taking it away earlier would cost a write.
@@ -96,7 +96,7 @@ impl Index {
         entry: &ImageTagSpec,
         image: &ImageRef,
         hand_written: &[SecretKey],
-        node_image_uid: &str,
+        (node, node_image_uid): (&NodeKey, &str),
     ) -> Result<Vec<Parcel>, NotKnown> {
         if entry.owner_references.is_empty() {
             let parcel = self.parcel(hand_written, image, node_image_uid.to_owned())?;
@@ -106,7 +106,7 @@ impl Index {
         for reference in &entry.owner_references {
             let uid = reference.uid.clone().unwrap_or_default();
             let job = self.job_uids.get(&uid).copied();
-            let keys = job.map(|job| self.secrets_of(job)).unwrap_or_default();
+            let keys = job.map(|job| self.secrets_for(job, node, image)).unwrap_or_default();
             parcels.extend(self.parcel(&keys, image, uid)?);
         }
         Ok(parcels)
@@ -135,18 +135,37 @@ impl Index {
         let Some(running) = self.running(job) else {
             return false;
         };
-        let campaign = running.progress.campaign();
-        let keys = self.secrets_of(job);
-        let parcel = self
-            .parcel(&keys, &campaign.image, campaign.uid().to_owned())
-            .ok()
-            .flatten();
-        let (Some(parcel), Some(envelope)) = (parcel, Envelope::of(node, object)) else {
+        let Some(envelope) = Envelope::of(node, object) else {
             return false;
         };
-        let entry = object.entry(campaign.image.name(), &campaign.image.tag_text());
-        let id = envelope.id(&campaign.image, &parcel);
-        entry.is_some_and(|entry| !entry.credentials.contains(&id))
+        let campaign = running.progress.campaign();
+        let is_newer = |image: &ImageRef| {
+            let keys = self.secrets_for(job, node, image);
+            let parcel = self.parcel(&keys, image, campaign.uid().to_owned()).ok().flatten();
+            let entry = object.entry(image.name(), &image.tag_text());
+            let (Some(parcel), Some(entry)) = (parcel, entry) else {
+                return false;
+            };
+            !entry.credentials.contains(&envelope.id(image, &parcel))
+        };
+        match running.work.as_ref().map(|work| work.tasks.get(node)) {
+            None => is_newer(&campaign.image),
+            Some(task) => task.is_some_and(|task| task.references().into_iter().any(is_newer)),
+        }
+    }
+
+    /// The Secrets that a job's image may be pulled with on a node.
+    fn secrets_for(&self, job: JobId, node: &NodeKey, image: &ImageRef) -> Vec<SecretKey> {
+        let Some(work) = self.running(job).and_then(|running| running.work.as_ref()) else {
+            return self.secrets_of(job);
+        };
+        let key = |secret: &SecretRef| SecretKey {
+            namespace: secret.namespace.clone(),
+            name: secret.name.clone(),
+        };
+        let task = work.tasks.get(node);
+        let secrets = task.map(|task| task.secrets_for(image)).unwrap_or_default();
+        secrets.into_iter().map(key).collect()
     }
 
     /// Secrets that hand-written entries of a node name.
@@ -196,6 +215,15 @@ impl Envelope {
                 None
             }
         }
+    }
+}
+
+/// Whether a job names Secrets.
+fn names_secrets(job: &JobRecord) -> bool {
+    match (&job.object, &job.state) {
+        (JobObject::Pull(job), _) => !job.spec.template.pull_secrets.is_empty(),
+        (JobObject::PrePull(_), JobState::Running(running)) => !running.progress.campaign().secrets.is_empty(),
+        (JobObject::PrePull(_), JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle) => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The writes of one job's own object: at most one under way, not more often than its size allows, again after a failure.
 
 use jiff::{SignedDuration, Timestamp};
-use larder_api::{ImageListPullJob, ImagePullJob};
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use serde_json::Value;
 
 use super::JobKey;
@@ -22,6 +22,7 @@ const FIRST_PAUSE: SignedDuration = SignedDuration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     Job(JobKey),
+    PrePull(JobKey),
     List(JobKey),
 }
 
@@ -44,6 +45,7 @@ pub(crate) enum ObjectAction {
 #[derive(Debug)]
 pub(crate) enum ObjectAnswer {
     Job(Box<ImagePullJob>),
+    PrePull(Box<ImagePrePullJob>),
     List(Box<ImageListPullJob>),
     /// A child of a list is deleted.
     ChildGone(JobKey),

@@ -1,22 +1,24 @@
-//! One ImagePullJob: its campaign while it runs, and what is left of it afterwards.
+//! One ImagePullJob or ImagePrePullJob: its campaign while it runs, and what is left of it afterwards.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use larder_api::names::KRUISE_FINALIZER;
-use larder_api::{ImagePullJob, ImagePullJobStatus};
+use larder_api::{ImagePrePullJob, ImagePullJob};
 use larder_planner::campaign::{Campaign, Ending};
+use larder_planner::finish::End;
 use larder_planner::select::SelectBy;
 use larder_planner::{NodeKey, Progress};
 
 use super::Index;
 use super::desk::Desk;
+use super::objects::{JobObject, JobStatus};
+use super::prepulls::Work;
 use crate::kinds::image_pull_job;
 
 /// A job, as long as it is known.
 pub(crate) type JobId = u32;
 
-/// Namespace and name.
+/// Namespace and name. An ImagePrePullJob has no namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobKey {
     pub(crate) namespace: String,
@@ -28,7 +30,11 @@ pub(super) struct JobRecord {
     pub(super) id: JobId,
     pub(super) key: JobKey,
     pub(super) uid: String,
-    pub(super) object: ImagePullJob,
+    pub(super) object: JobObject,
+    /// An ImagePrePullJob that was seen and not read yet.
+    pub(super) unread: bool,
+    /// The finalizer of other software was taken off once. Whoever puts it back still needs it, until the job is deleted.
+    pub(super) finalizer_taken: bool,
     /// The object came back from a write of ours: the watch may still be behind it.
     pub(super) ahead_of_watch: bool,
     pub(super) state: JobState,
@@ -67,6 +73,8 @@ pub(super) struct Running {
     pub(super) slots: usize,
     /// A node was denied with the credentials it had; the Secrets are read again after this moment.
     pub(super) recheck: Option<Timestamp>,
+    /// What an ImagePrePullJob has beside its progress.
+    pub(super) work: Option<Box<Work>>,
 }
 
 /// A job that ended.
@@ -75,7 +83,7 @@ pub(super) struct Ended {
     pub(super) pins: bool,
     pub(super) ttl: Option<SignedDuration>,
     /// Its last word, until the API has it.
-    pub(super) last_word: Option<Box<ImagePullJobStatus>>,
+    pub(super) last_word: Option<JobStatus>,
 }
 
 impl JobKey {
@@ -83,6 +91,37 @@ impl JobKey {
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Whether this is an ImagePrePullJob.
+    pub(super) fn is_prepull(&self) -> bool {
+        self.namespace.is_empty()
+    }
+}
+
+impl Running {
+    pub(super) fn new(progress: Progress, work: Option<Work>) -> Self {
+        let by_pods = matches!(progress.campaign().selection.by, SelectBy::Pods(_));
+        Self {
+            progress,
+            pods: BTreeMap::new(),
+            sees_pods: !by_pods,
+            slots: 0,
+            recheck: None,
+            work: work.map(Box::new),
+        }
+    }
+
+    /// What the job says about itself.
+    pub(super) fn status(&mut self, object: &JobObject, end: Option<End>, now: Timestamp) -> JobStatus {
+        match (&self.work, object) {
+            (Some(work), _) => work.status(&mut self.progress, object, end, now),
+            (None, object) => {
+                let previous = object.pull().and_then(|job| job.status.as_ref());
+                let status = self.progress.status(previous, object.metadata().generation, end, now);
+                JobStatus::Pull(Box::new(status))
+            }
         }
     }
 }
@@ -95,28 +134,29 @@ impl JobRecord {
         }
         self.desk = Desk::default();
         self.ahead_of_watch = false;
+        self.unread = true;
     }
 
     pub(super) fn is_running(&self) -> bool {
         matches!(self.state, JobState::Running(_))
     }
 
-    /// Whether the finalizer of other software is in the way of its deletion.
+    /// Whether the finalizer of other software is to be taken off.
     pub(super) fn has_foreign_finalizer(&self) -> bool {
-        let finalizers = self.object.metadata.finalizers.iter().flatten();
-        finalizers.into_iter().any(|finalizer| finalizer == KRUISE_FINALIZER)
+        let leaving = self.object.metadata().deletion_timestamp.is_some();
+        (leaving || !self.finalizer_taken) && self.object.foreign_finalizer().is_some()
     }
 
     /// Uid of the list job that it belongs to.
     pub(super) fn parent(&self) -> Option<&str> {
-        let owners = self.object.metadata.owner_references.iter().flatten();
+        let owners = self.object.pull()?.metadata.owner_references.iter().flatten();
         let mut lists = owners.filter(|owner| owner.kind == "ImageListPullJob" && owner.controller == Some(true));
         lists.next().map(|owner| owner.uid.as_str())
     }
 }
 
 impl Ended {
-    pub(super) fn of(campaign: Option<&Campaign>, at: Timestamp, last_word: Option<Box<ImagePullJobStatus>>) -> Self {
+    pub(super) fn of(campaign: Option<&Campaign>, at: Timestamp, last_word: Option<JobStatus>) -> Self {
         let ttl = campaign.and_then(|campaign| match campaign.ending {
             Ending::Always { ttl, .. } => ttl,
             Ending::Never => None,
@@ -137,14 +177,19 @@ impl Ended {
 
 impl Index {
     /// Takes in a job, from the watch or from a write.
-    pub(super) fn see_job(&mut self, job: ImagePullJob, now: Timestamp) {
-        self.take_in_job(job, false, now);
+    pub(super) fn see_job(&mut self, job: Box<ImagePullJob>, now: Timestamp) {
+        self.take_in_job(JobObject::Pull(job), false, now);
     }
 
-    pub(super) fn take_in_job(&mut self, mut job: ImagePullJob, from_write: bool, now: Timestamp) {
-        job.metadata.managed_fields = None;
-        let key = JobKey::of(&job.metadata);
-        let uid = job.metadata.uid.clone().unwrap_or_default();
+    /// The same for an ImagePrePullJob.
+    pub(super) fn see_prepull(&mut self, job: Box<ImagePrePullJob>, now: Timestamp) {
+        self.take_in_job(JobObject::PrePull(job), false, now);
+    }
+
+    pub(super) fn take_in_job(&mut self, mut job: JobObject, from_write: bool, now: Timestamp) {
+        job.metadata_mut().managed_fields = None;
+        let key = JobKey::of(job.metadata());
+        let uid = job.metadata().uid.clone().unwrap_or_default();
         let known = self.job_keys.get(&key).copied();
         let same = known.filter(|id| self.jobs.get(id).is_some_and(|record| record.uid == uid));
         if known.is_some() && same.is_none() {
@@ -155,11 +200,12 @@ impl Index {
                 let Some(record) = self.jobs.get_mut(&id) else {
                     return;
                 };
-                if record.ahead_of_watch && revision(&job) < revision(&record.object) {
+                if record.ahead_of_watch && revision_of(job.metadata()) < revision_of(record.object.metadata()) {
                     return;
                 }
                 record.ahead_of_watch = from_write;
                 record.object = job;
+                record.unread = true;
                 id
             }
             None => self.add_job(key, uid, job),
@@ -169,7 +215,7 @@ impl Index {
         self.wake_parent(id);
     }
 
-    fn add_job(&mut self, key: JobKey, uid: String, object: ImagePullJob) -> JobId {
+    fn add_job(&mut self, key: JobKey, uid: String, object: JobObject) -> JobId {
         let id = self.next_job;
         self.next_job += 1;
         self.job_keys.insert(key.clone(), id);
@@ -179,6 +225,8 @@ impl Index {
             key,
             uid,
             object,
+            unread: true,
+            finalizer_taken: false,
             ahead_of_watch: false,
             state: JobState::Idle,
             refusal: None,
@@ -193,19 +241,19 @@ impl Index {
         let Some(record) = self.jobs.get(&id) else {
             return;
         };
+        // An ImagePrePullJob is read when all nodes are known.
+        let JobObject::Pull(job) = &record.object else {
+            return;
+        };
         if matches!(record.state, JobState::Leaving(_)) {
             return;
         }
-        if record.object.metadata.deletion_timestamp.is_some() {
+        if job.metadata.deletion_timestamp.is_some() {
             self.stop(id, JobState::Leaving(now));
             return;
         }
-        let campaign = image_pull_job::campaign(&record.object);
-        let ended = record
-            .object
-            .status
-            .as_ref()
-            .and_then(|status| status.completion_time.as_ref());
+        let campaign = image_pull_job::campaign(job);
+        let ended = job.status.as_ref().and_then(|status| status.completion_time.as_ref());
         match (ended.map(|time| time.0), campaign) {
             (Some(at), campaign) => self.ended_at(id, Ended::of(campaign.as_ref().ok(), at, None)),
             // Its last word is on its way.
@@ -217,7 +265,7 @@ impl Index {
     }
 
     /// The API says that a job ended.
-    fn ended_at(&mut self, id: JobId, ended: Ended) {
+    pub(super) fn ended_at(&mut self, id: JobId, ended: Ended) {
         match self.jobs.get_mut(&id).map(|record| &mut record.state) {
             // Its last word has arrived; the nodes know already.
             Some(JobState::Ended(known)) if known.at == ended.at => *known = ended,
@@ -226,7 +274,7 @@ impl Index {
         }
     }
 
-    fn refuse(&mut self, id: JobId, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, id: JobId, refusal: Refusal) {
         self.stop(id, JobState::Idle);
         if let Some(record) = self.jobs.get_mut(&id) {
             record.refusal = Some(refusal);
@@ -238,15 +286,11 @@ impl Index {
             return;
         };
         record.refusal = None;
-        let started = record
-            .object
-            .status
-            .as_ref()
-            .and_then(|status| status.start_time.as_ref());
+        let status = record.object.pull().and_then(|job| job.status.as_ref());
+        let started = status.and_then(|status| status.start_time.as_ref());
         // In whole seconds, as it is read back: deadlines count from here.
         let started = started.map_or(now, |time| time.0);
         let started = Timestamp::from_second(started.as_second()).unwrap_or(started);
-        let by_pods = matches!(campaign.selection.by, SelectBy::Pods(_));
         let changed = match &mut record.state {
             JobState::Running(running) if *running.progress.campaign() == campaign => false,
             JobState::Running(running) => {
@@ -254,13 +298,8 @@ impl Index {
                 true
             }
             JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => {
-                record.state = JobState::Running(Box::new(Running {
-                    progress: Progress::new(campaign, started),
-                    pods: BTreeMap::new(),
-                    sees_pods: !by_pods,
-                    slots: 0,
-                    recheck: None,
-                }));
+                let running = Running::new(Progress::new(campaign, started), None);
+                record.state = JobState::Running(Box::new(running));
                 true
             }
         };
@@ -297,7 +336,7 @@ impl Index {
     }
 
     /// Every node on which a job has an entry, or may get one, is looked at.
-    fn wake_nodes_of(&mut self, id: JobId) {
+    pub(super) fn wake_nodes_of(&mut self, id: JobId) {
         let Some(uid) = self.jobs.get(&id).map(|record| record.uid.clone()) else {
             return;
         };
@@ -323,7 +362,7 @@ impl Index {
         let child = self
             .jobs
             .get(&id)
-            .and_then(|record| Some((record.object.clone(), record.parent()?.to_owned())));
+            .and_then(|record| Some((record.object.pull()?.clone(), record.parent()?.to_owned())));
         if let Some((child, parent)) = child {
             self.remember_child(&child, &parent);
         }
@@ -346,6 +385,10 @@ impl Index {
 
 /// A resource version as a number; zero where it is none.
 pub(super) fn revision<K: kube::Resource>(object: &K) -> u64 {
-    let version = object.meta().resource_version.as_deref();
+    revision_of(object.meta())
+}
+
+fn revision_of(metadata: &kube::core::ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
     version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }

@@ -11,6 +11,7 @@ use tracing::warn;
 use super::desk::Desk;
 use super::jobs::{JobState, revision};
 use super::notes::{Note, list_reference};
+use super::objects::JobObject;
 use super::statuses::{CREATION_SHOWS_WITHIN, GATE_OFF, status_patch};
 use super::{Index, JobKey, ObjectAction, ObjectAnswer};
 use crate::kinds::image_list_pull_job as kind;
@@ -105,11 +106,14 @@ impl Index {
             if record.parent() != Some(&list.uid) || matches!(record.state, JobState::Leaving(_)) {
                 continue;
             }
-            match ImageRef::parse(&record.object.spec.image) {
+            let Some(child) = record.object.pull() else {
+                continue;
+            };
+            match ImageRef::parse(&child.spec.image) {
                 Ok(image) if !children.contains_key(&image) => {
-                    children.insert(image, &record.object);
+                    children.insert(image, child);
                 }
-                Ok(_) | Err(_) => extra.push(&record.object),
+                Ok(_) | Err(_) => extra.push(child),
             }
         }
         (children, extra)
@@ -205,7 +209,7 @@ impl Index {
                     text: format!("Create ImagePullJob {name}"),
                 };
                 self.notes.push(note);
-                self.take_in_job(*child, true, now);
+                self.take_in_job(JobObject::Pull(child), true, now);
             }
             ObjectAnswer::ChildGone(child) => {
                 record.desk.under_way = false;
@@ -218,6 +222,7 @@ impl Index {
                 self.notes.push(note);
                 self.job_gone(&child, now);
             }
+            ObjectAnswer::PrePull(_) => record.desk.under_way = false,
             ObjectAnswer::Absent => self.list_gone(key),
             ObjectAnswer::Failed(error) => {
                 record.unsure_until = now.checked_add(CREATION_SHOWS_WITHIN).ok();

@@ -127,14 +127,24 @@ impl NodeRecord {
             .filter(|image| image.metadata.deletion_timestamp.is_none())
     }
 
-    /// Whether one more entry of this name has room.
-    pub(super) fn has_room(&self, name: &str) -> bool {
+    /// Whether entries with these names and tags have room, as far as they are not there.
+    pub(super) fn has_room_for<'a>(&self, entries: impl IntoIterator<Item = (&'a str, String)>) -> bool {
         let Some(image) = &self.image else {
             return false;
         };
-        let names = &image.spec.images;
-        let fits = names.contains_key(name) || names.len() < IMAGE_NAMES_MAX;
-        fits && self.bytes + ENTRY_BYTES <= NODE_IMAGE_BYTES_MAX
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        let mut bytes = self.bytes;
+        for (name, tag) in entries {
+            if image.entry(name, &tag).is_none() {
+                bytes += ENTRY_BYTES;
+                names.insert(name);
+            }
+        }
+        if bytes == self.bytes {
+            return true;
+        }
+        names.retain(|name| !image.spec.images.contains_key(*name));
+        image.spec.images.len() + names.len() <= IMAGE_NAMES_MAX && bytes <= NODE_IMAGE_BYTES_MAX
     }
 
     /// Forgets what was asked for and what is under way.

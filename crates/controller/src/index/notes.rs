@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use larder_api::node_image::ImageTagStatus;
-use larder_api::{ImageListPullJob, ImagePullJobStatus, NodeImage};
+use larder_api::{ImageListPullJob, NodeImage};
 use larder_model::{ImageRef, Phase, Reason};
 use larder_planner::NodeKey;
 
+use super::objects::{JobObject, JobStatus};
 use super::{Index, JobId};
-use crate::kinds::image_pull_job;
 
 /// Events of one reason on one object.
 const PER_REASON: u32 = 5;
@@ -146,7 +146,7 @@ impl Index {
             if self.notes.may(&record.uid, word) {
                 told = true;
                 self.notes.push(Note {
-                    subject: Subject(image_pull_job::reference(&record.object)),
+                    subject: Subject(record.object.reference()),
                     warning: true,
                     reason: FAILED,
                     text: format!("node {on_node}: {text}"),
@@ -164,33 +164,33 @@ impl Index {
     }
 
     /// Notes how a job ended.
-    pub(super) fn note_end(&mut self, job: JobId, status: &ImagePullJobStatus) {
+    pub(super) fn note_end(&mut self, job: JobId, status: &JobStatus) {
         let Some(record) = self.jobs.get(&job) else {
             return;
         };
         self.notes.forget(&record.uid);
         let failed = status
-            .progress
-            .conditions
+            .conditions()
             .iter()
             .find(|condition| condition.type_ == larder_api::conditions::FAILED);
         if let Some(failed) = failed {
             self.notes.push(Note {
-                subject: Subject(image_pull_job::reference(&record.object)),
+                subject: Subject(record.object.reference()),
                 warning: true,
                 reason: FAILED,
                 text: failed.message.clone(),
             });
         }
-        if 0 < status.succeeded {
+        let (succeeded, _, desired) = status.counts();
+        if 0 < succeeded {
             self.notes.push(Note {
-                subject: Subject(image_pull_job::reference(&record.object)),
+                subject: Subject(record.object.reference()),
                 warning: false,
                 reason: SUCCEEDED,
-                text: format!(
-                    "Image {} is on {} of {} nodes",
-                    record.object.spec.image, status.succeeded, status.desired
-                ),
+                text: match &record.object {
+                    JobObject::Pull(job) => format!("Image {} is on {succeeded} of {desired} nodes", job.spec.image),
+                    JobObject::PrePull(_) => format!("{succeeded} of {desired} nodes have every image"),
+                },
             });
         }
     }

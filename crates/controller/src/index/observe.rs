@@ -1,7 +1,7 @@
 //! What the watches show.
 
 use jiff::Timestamp;
-use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_planner::NodeKey;
 
 use super::{Index, JobKey};
@@ -13,6 +13,7 @@ pub(crate) enum Kind {
     Node,
     NodeImage,
     Job,
+    PrePull,
     List,
     /// Pods of one namespace.
     Pods(String),
@@ -20,7 +21,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Those that are watched everywhere and always.
-    pub(crate) const CLUSTER_WIDE: [Kind; 4] = [Kind::Node, Kind::NodeImage, Kind::Job, Kind::List];
+    pub(crate) const CLUSTER_WIDE: [Kind; 5] = [Kind::Node, Kind::NodeImage, Kind::Job, Kind::PrePull, Kind::List];
 }
 
 /// What a watch shows of a kind.
@@ -33,6 +34,7 @@ pub(crate) enum Seen {
     Node(NodeFacts),
     NodeImage(Box<NodeImage>),
     Job(Box<ImagePullJob>),
+    PrePull(Box<ImagePrePullJob>),
     List(Box<ImageListPullJob>),
     Pod(PodFacts),
     /// An object is gone.
@@ -58,7 +60,8 @@ impl Index {
                 let node = NodeKey::from(object.metadata.name.as_deref().unwrap_or_default());
                 self.take_in_image(&node, *object, false, now);
             }
-            Seen::Job(job) => self.see_job(*job, now),
+            Seen::Job(job) => self.see_job(job, now),
+            Seen::PrePull(job) => self.see_prepull(job, now),
             Seen::List(list) => self.see_list(*list, now),
             Seen::Pod(pod) => {
                 if let Kind::Pods(namespace) = kind {
@@ -73,7 +76,7 @@ impl Index {
         match kind {
             Kind::Node => self.node_gone(&NodeKey::from(name), now),
             Kind::NodeImage => self.image_gone(&NodeKey::from(name), now),
-            Kind::Job => self.job_gone(&JobKey { namespace, name }, now),
+            Kind::Job | Kind::PrePull => self.job_gone(&JobKey { namespace, name }, now),
             Kind::List => self.list_gone(&JobKey { namespace, name }),
             Kind::Pods(namespace) => self.pod_gone(namespace, &name, now),
         }
@@ -89,7 +92,7 @@ impl Index {
         for (namespace, name) in missing {
             self.gone(kind, namespace, name, now);
         }
-        if *kind == Kind::Job {
+        if matches!(kind, Kind::Job | Kind::PrePull) {
             self.jobs_synced_at = now;
         }
         if let Kind::Pods(namespace) = kind {
@@ -118,9 +121,10 @@ impl Index {
                 .filter(|(_, record)| record.image.is_some())
                 .map(|(node, _)| plain(node))
                 .collect(),
-            Kind::Job => self
+            Kind::Job | Kind::PrePull => self
                 .job_keys
                 .keys()
+                .filter(|key| key.is_prepull() == (*kind == Kind::PrePull))
                 .map(|key| (key.namespace.clone(), key.name.clone()))
                 .collect(),
             Kind::List => self
@@ -177,10 +181,11 @@ fn key_of(kind: &Kind, seen: &Seen) -> Option<String> {
         Seen::Node(facts) => Some(format!("/{}", facts.name)),
         Seen::NodeImage(object) => Some(of(&object.metadata)),
         Seen::Job(job) => Some(of(&job.metadata)),
+        Seen::PrePull(job) => Some(of(&job.metadata)),
         Seen::List(list) => Some(of(&list.metadata)),
         Seen::Pod(pod) => match kind {
             Kind::Pods(namespace) => Some(format!("{namespace}/{}", pod.name)),
-            Kind::Node | Kind::NodeImage | Kind::Job | Kind::List => None,
+            Kind::Node | Kind::NodeImage | Kind::Job | Kind::PrePull | Kind::List => None,
         },
     }
 }

@@ -1,15 +1,18 @@
 //! What a node's NodeImage should say: the orders of all jobs, what retention takes away, and the credentials, in one patch.
 
 use jiff::Timestamp;
+use larder_api::NodeImage;
 use larder_api::contract::spec_patch;
-use larder_api::node_image::ImageTagSpec;
+use larder_api::node_image::{ImageTagSpec, NodeImageSpec};
 use larder_model::Reason;
+use larder_planner::prepull::dress::{Tenant, dress};
 use larder_planner::progress::{Outcome, Step};
 use larder_planner::retention::sweep;
 use larder_planner::{NodeKey, order};
 use serde_json::{Value, json};
 
-use super::nodes::{Order, Sent};
+use super::jobs::Running;
+use super::nodes::{NodeRecord, Order, Sent};
 use super::{Index, JobId};
 use crate::merge::json_of;
 
@@ -38,21 +41,35 @@ impl Index {
         }
     }
 
-    /// Version of a job's claim on a node.
+    /// Versions of a job's claims on a node, one for each of its images.
+    fn claims_of(&self, node: &NodeKey, job: JobId) -> Vec<Option<i64>> {
+        let object = self.nodes.get(node).and_then(|record| record.image.as_ref());
+        let (Some(running), Some(object)) = (self.running(job), object) else {
+            return Vec::new();
+        };
+        let campaign = running.progress.campaign();
+        if let Some(work) = &running.work {
+            let task = work.tasks.get(node);
+            return task.map_or_else(Vec::new, |task| task.claims(object, campaign.uid()));
+        }
+        let entry = object.entry(campaign.image.name(), &campaign.image.tag_text());
+        vec![entry.and_then(|entry| entry.claim_version(campaign.uid()))]
+    }
+
+    /// All of a job's claims on a node as one number, which grows with each that is made anew; None while one is missing.
     fn claim_of(&self, node: &NodeKey, job: JobId) -> Option<i64> {
-        let running = self.running(job)?;
-        let image = &running.progress.campaign().image;
-        let object = self.nodes.get(node)?.image.as_ref()?;
-        let entry = object.entry(image.name(), &image.tag_text())?;
-        entry.claim_version(running.progress.campaign().uid())
+        let claims = self.claims_of(node, job);
+        if claims.is_empty() {
+            return None;
+        }
+        claims.into_iter().sum()
     }
 
     /// Whether the object shows that a job's order was written.
     pub(super) fn is_carried_out(&self, node: &NodeKey, job: JobId) -> bool {
-        let now = self.claim_of(node, job);
         match self.nodes.get(node).and_then(|record| record.orders.get(&job)) {
-            Some(Order::Claim { before }) => *before < now,
-            Some(Order::Withdraw) => now.is_none(),
+            Some(Order::Claim { before }) => *before < self.claim_of(node, job),
+            Some(Order::Withdraw) => self.claims_of(node, job).iter().all(Option::is_none),
             None => true,
         }
     }
@@ -78,20 +95,11 @@ impl Index {
                 refused.push((job, Reason::Canceled));
                 continue;
             };
-            let campaign = running.progress.campaign();
-            let has_room = self
-                .nodes
-                .get(node)
-                .is_some_and(|record| record.has_room(campaign.image.name()));
-            match order {
-                Order::Withdraw => order::release(&mut spec, &campaign.image, campaign.uid()),
-                Order::Claim { .. } if !has_room => {
-                    refused.push((job, Reason::NodeFull));
-                    continue;
-                }
-                Order::Claim { .. } => order::claim(&mut spec, object, &campaign.image, &campaign.owner, now),
+            let record = self.nodes.get(node)?;
+            match carry_out(running, record, object, order, &mut spec, (node, now)) {
+                Ok(()) => sent.jobs.push(job),
+                Err(reason) => refused.push((job, reason)),
             }
-            sent.jobs.push(job);
         }
         let swept = sweep(object, spec, |entry, reference| self.owner(node, entry, reference), now);
         let mut spec = swept.spec;
@@ -100,6 +108,7 @@ impl Index {
         for entry in spec.images.values_mut().flat_map(|image| &mut image.tags).filter(fresh) {
             entry.progress_seconds = report.ok();
         }
+        dress(&mut spec, &self.tenants(node));
         self.put_credentials(node, object, &mut spec);
         sent.generation = object.metadata.generation;
         let patch = spec_patch(object, &spec);
@@ -121,4 +130,51 @@ impl Index {
         }
         Some((Value::Array(operations), sent))
     }
+
+    /// The running ImagePrePullJobs on a node.
+    fn tenants(&self, node: &NodeKey) -> Vec<Tenant<'_>> {
+        let jobs = self.nodes.get(node).into_iter().flat_map(|record| &record.jobs);
+        let tenant = |job: &JobId| {
+            let running = self.running(*job)?;
+            let work = running.work.as_ref()?;
+            Some(Tenant {
+                uid: running.progress.campaign().uid(),
+                task: work.tasks.get(node)?,
+                checks: &work.plan.checks,
+            })
+        };
+        jobs.filter_map(tenant).collect()
+    }
+}
+
+/// Writes one job's order into a spec; or says why that cannot be.
+fn carry_out(
+    running: &Running,
+    record: &NodeRecord,
+    object: &NodeImage,
+    order: Order,
+    spec: &mut NodeImageSpec,
+    (node, now): (&NodeKey, Timestamp),
+) -> Result<(), Reason> {
+    let campaign = running.progress.campaign();
+    let Some(work) = &running.work else {
+        let image = &campaign.image;
+        match order {
+            Order::Withdraw => order::release(spec, image, campaign.uid()),
+            Order::Claim { .. } if record.has_room_for([(image.name(), image.tag_text())]) => {
+                order::claim(spec, object, image, &campaign.owner, now);
+            }
+            Order::Claim { .. } => return Err(Reason::NodeFull),
+        }
+        return Ok(());
+    };
+    let task = work.tasks.get(node).ok_or(Reason::Canceled)?;
+    let references = task.references();
+    let entries = references.iter().map(|image| (image.name(), image.tag_text()));
+    match order {
+        Order::Withdraw => task.release(spec, campaign.uid()),
+        Order::Claim { .. } if record.has_room_for(entries) => task.claim(spec, object, &campaign.owner, now),
+        Order::Claim { .. } => return Err(Reason::NodeFull),
+    }
+    Ok(())
 }

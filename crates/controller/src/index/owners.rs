@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use larder_api::names::KRUISE_GROUP;
+use larder_api::names::{KRUISE_GROUP, KUBEEDGE_GROUP};
 use larder_planner::NodeKey;
 use larder_planner::retention::{Entry, Owner};
 
@@ -16,8 +16,12 @@ impl Index {
             .as_deref()
             .and_then(|version| version.split_once('/'))
             .map(|(group, _)| group);
-        let ours = group == Some(KRUISE_GROUP) && reference.kind.as_deref() == Some("ImagePullJob");
-        if !ours || !self.synced.contains(&Kind::Job) {
+        let kind = match (group, reference.kind.as_deref()) {
+            (Some(KRUISE_GROUP), Some("ImagePullJob")) => Kind::Job,
+            (Some(KUBEEDGE_GROUP), Some("ImagePrePullJob")) => Kind::PrePull,
+            _ => return Owner::Unknown,
+        };
+        if !self.synced.contains(&kind) {
             return Owner::Unknown;
         }
         let uid = reference.uid.as_deref().unwrap_or_default();
@@ -29,6 +33,12 @@ impl Index {
             JobState::Running(running) if !running.sees_pods => Owner::Unknown,
             JobState::Running(running) => {
                 let campaign = running.progress.campaign();
+                if let Some(work) = &running.work {
+                    let task = work.tasks.get(node).filter(|_| running.has_chosen(node));
+                    let wanted = task.is_some_and(|task| task.image(entry.name, entry.tag).is_some());
+                    let terms = || work.plan.terms(campaign, node, running.progress.started());
+                    return Owner::Running(wanted.then(terms));
+                }
                 let same = campaign.image.name() == entry.name && campaign.image.tag_text() == entry.tag;
                 let selected = self.nodes.get(node).is_some_and(|node| node.jobs.contains(&record.id));
                 let wanted = same && selected;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use larder_api::names::{KRUISE_SECRET_NAMESPACE, LARDER_NAMESPACE};
+use larder_planner::prepull::SecretRef;
 use larder_planner::progress::Hold;
 use larder_registry::docker_config::Entry;
 
@@ -64,6 +65,10 @@ impl Secrets {
             self.wanted.insert(key.clone());
         }
         record.under_way
+    }
+
+    fn answer(&self, key: &SecretKey) -> Option<&SecretAnswer> {
+        self.records.get(key)?.answer.as_ref()
     }
 
     fn read_at(&self, key: &SecretKey) -> Option<Timestamp> {
@@ -137,9 +142,16 @@ impl Index {
         let JobState::Running(running) = &record.state else {
             return Vec::new();
         };
-        let key = |name: &String| SecretKey {
-            namespace: record.key.namespace.clone(),
-            name: name.clone(),
+        let key = |name: &String| match name.split_once('/') {
+            // An ImagePrePullJob has no namespace; its Secrets say theirs.
+            Some((namespace, name)) => SecretKey {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            },
+            None => SecretKey {
+                namespace: record.key.namespace.clone(),
+                name: name.clone(),
+            },
         };
         running.progress.campaign().secrets.iter().map(key).collect()
     }
@@ -156,6 +168,9 @@ impl Index {
     pub(super) fn hold_for(&mut self, job: JobId, now: Timestamp) -> (Option<Hold>, Option<Timestamp>) {
         let keys = self.secrets_of(job);
         let ask_again = self.recheck(job, &keys, now);
+        if self.running(job).is_some_and(|running| running.work.is_some()) {
+            return self.hold_for_prepull(job, &keys, ask_again, now);
+        }
         let hold = self.secrets.hold(&keys);
         let waits_for_turn = self
             .running(job)
@@ -182,6 +197,61 @@ impl Index {
                 (Some(hold), [ask_again, later].into_iter().flatten().min())
             }
         }
+    }
+
+    /// The same for an ImagePrePullJob: nodes that need a Secret which cannot be used wait, the others go on.
+    fn hold_for_prepull(
+        &mut self,
+        job: JobId,
+        keys: &[SecretKey],
+        ask_again: Option<Timestamp>,
+        now: Timestamp,
+    ) -> (Option<Hold>, Option<Timestamp>) {
+        let Some(running) = self.running(job) else {
+            return (None, None);
+        };
+        let waits_for_turn = running.progress.wants_allowance() || running.progress.is_held();
+        let (mut missing, mut unreadable) = (BTreeSet::new(), BTreeSet::new());
+        let (mut reading, mut looks_again) = (false, false);
+        for key in keys {
+            let name = || SecretRef::of(&key.namespace, &key.name).ok();
+            match self.secrets.answer(key) {
+                Some(SecretAnswer::Present { .. }) => {
+                    reading |= waits_for_turn && self.secrets.ask(key, GOOD_FOR, now);
+                    continue;
+                }
+                Some(SecretAnswer::Missing) => missing.extend(name()),
+                Some(SecretAnswer::Unreadable) => unreadable.extend(name()),
+                Some(SecretAnswer::Failed) | None => reading = true,
+            }
+            looks_again = true;
+            self.secrets.ask(key, LOOK_FOR_MISSING, now);
+        }
+        self.mark_unusable(job, missing, unreadable, now);
+        let later = looks_again.then(|| now.checked_add(LOOK_FOR_MISSING).ok()).flatten();
+        let next = [ask_again, later].into_iter().flatten().min();
+        let hold = match (self.limits.pause, reading) {
+            (true, _) => Some(Hold::FleetPaused),
+            (false, true) => Some(Hold::ReadingSecrets),
+            (false, false) => None,
+        };
+        (hold, next)
+    }
+
+    /// Notes which Secrets of an ImagePrePullJob cannot be used; nodes are shown again when that changes.
+    fn mark_unusable(
+        &mut self,
+        job: JobId,
+        missing: BTreeSet<SecretRef>,
+        unreadable: BTreeSet<SecretRef>,
+        now: Timestamp,
+    ) {
+        let work = self.running_mut(job).and_then(|running| running.work.as_deref_mut());
+        let Some(work) = work.filter(|work| work.missing != missing || work.unreadable != unreadable) else {
+            return;
+        };
+        (work.missing, work.unreadable) = (missing, unreadable);
+        self.reselect_job(job, now);
     }
 
     /// After a refusal the Secrets are read again, and only then is the refusal final.

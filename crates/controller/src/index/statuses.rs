@@ -1,13 +1,11 @@
 //! What is written to jobs' own objects: status, finalizers, deletion.
 
 use jiff::{SignedDuration, Timestamp};
-use larder_api::names::KRUISE_FINALIZER;
-use larder_api::{ImagePullJob, ImagePullJobStatus};
-use larder_planner::status;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::jobs::{JobRecord, JobState, Refusal};
+use super::jobs::{JobRecord, JobState};
+use super::objects::{JobObject, JobStatus};
 use super::{Index, JobId, JobKey, ObjectAction, ObjectAnswer, Target};
 use crate::merge::{difference, json_of};
 
@@ -39,7 +37,12 @@ impl Index {
             if let Some(action) = self.job_action(id, now) {
                 let record = self.jobs.get_mut(&id)?;
                 record.desk.under_way = true;
-                return Some((Target::Job(record.key.clone()), action));
+                let key = record.key.clone();
+                let target = match &record.object {
+                    JobObject::Pull(_) => Target::Job(key),
+                    JobObject::PrePull(_) => Target::PrePull(key),
+                };
+                return Some((target, action));
             }
         }
         while let Some(key) = self.agenda.next_list_write() {
@@ -58,11 +61,12 @@ impl Index {
             return None;
         }
         if record.has_foreign_finalizer() {
-            return finalizer_patch(&record.object).map(ObjectAction::Patch);
+            record.finalizer_taken = true;
+            return record.object.finalizer_patch().map(ObjectAction::Patch);
         }
         let status = status_of(record, now);
         if let Some(status) = status
-            && let Some(patch) = status_patch(&record.uid, record.object.status.as_ref(), &status)
+            && let Some(patch) = record.object.status_patch(&record.uid, &status)
         {
             return Some(ObjectAction::Status(patch));
         }
@@ -71,12 +75,7 @@ impl Index {
         };
         // The list job goes with its children, not they before it.
         let due = ended.leaves_at().is_some_and(|moment| moment <= now);
-        let said = record
-            .object
-            .status
-            .as_ref()
-            .is_some_and(|status| status.completion_time.is_some());
-        (due && said && !parent_lives).then(|| ObjectAction::Delete {
+        (due && record.object.says_over() && !parent_lives).then(|| ObjectAction::Delete {
             uid: record.uid.clone(),
         })
     }
@@ -89,7 +88,7 @@ impl Index {
     /// Takes in how a write of a job or list ended.
     pub(crate) fn object_written(&mut self, target: &Target, answer: ObjectAnswer, now: Timestamp) {
         match target {
-            Target::Job(key) => self.job_written(key, answer, now),
+            Target::Job(key) | Target::PrePull(key) => self.job_written(key, answer, now),
             Target::List(key) => self.list_written(key, answer, now),
         }
     }
@@ -103,9 +102,14 @@ impl Index {
         };
         match answer {
             ObjectAnswer::Job(object) => {
-                let nodes = object.status.as_ref().map_or(0, |status| status.desired);
-                record.desk.succeeded(usize::try_from(nodes).unwrap_or(0), now);
-                self.take_in_job(*object, true, now);
+                let object = JobObject::Pull(object);
+                record.desk.succeeded(object.desired(), now);
+                self.take_in_job(object, true, now);
+            }
+            ObjectAnswer::PrePull(object) => {
+                let object = JobObject::PrePull(object);
+                record.desk.succeeded(object.desired(), now);
+                self.take_in_job(object, true, now);
             }
             ObjectAnswer::List(_) | ObjectAnswer::ChildGone(_) => record.desk.under_way = false,
             ObjectAnswer::Absent => self.job_gone(key, now),
@@ -126,36 +130,19 @@ impl Index {
 }
 
 /// What a job should say about itself; None if nothing.
-fn status_of(record: &mut JobRecord, now: Timestamp) -> Option<ImagePullJobStatus> {
-    let previous = record.object.status.as_ref();
-    let generation = record.object.metadata.generation;
+fn status_of(record: &mut JobRecord, now: Timestamp) -> Option<JobStatus> {
     match &mut record.state {
         JobState::Running(running) => {
             let since = record.desk.not_before;
             let free = since <= now;
-            free.then(|| running.progress.status(previous, generation, None, now))
+            free.then(|| running.status(&record.object, None, now))
         }
-        JobState::Ended(ended) => ended.last_word.as_deref().cloned(),
+        JobState::Ended(ended) => ended.last_word.clone(),
         JobState::Idle => record
             .refusal
             .as_ref()
-            .map(|refusal| refused(refusal, previous, generation, now)),
+            .map(|refusal| record.object.refused(refusal, now)),
         JobState::Leaving(_) => None,
-    }
-}
-
-fn refused(
-    refusal: &Refusal,
-    previous: Option<&ImagePullJobStatus>,
-    generation: Option<i64>,
-    now: Timestamp,
-) -> ImagePullJobStatus {
-    match refusal {
-        Refusal::Spec(why) => status::refused(previous, generation, why, now),
-        Refusal::GateOff => ImagePullJobStatus {
-            message: Some(GATE_OFF.to_owned()),
-            ..previous.cloned().unwrap_or_default()
-        },
     }
 }
 
@@ -164,17 +151,6 @@ pub(super) fn status_patch<S: serde::Serialize>(uid: &str, before: Option<&S>, a
     let before = before.map_or_else(|| json!({}), json_of);
     let changes = difference(&before, &json_of(after))?;
     Some(json!({ "metadata": { "uid": uid }, "status": changes }))
-}
-
-/// Takes out the finalizer that nobody here needs, wherever it stands.
-fn finalizer_patch(job: &ImagePullJob) -> Option<Value> {
-    let finalizers = job.metadata.finalizers.as_ref()?;
-    let place = finalizers.iter().position(|finalizer| finalizer == KRUISE_FINALIZER)?;
-    let path = format!("/metadata/finalizers/{place}");
-    Some(json!([
-        { "op": "test", "path": path, "value": KRUISE_FINALIZER },
-        { "op": "remove", "path": path },
-    ]))
 }
 
 /// How long an unknown creation is waited for before it is tried again.

@@ -26,16 +26,26 @@ pub(super) fn compact(object: &mut NodeImage) {
 
 /// Results are kept without their texts: nothing is decided by them, nothing writes them back, and they are most of a
 /// status.
+///
+/// An ImagePrePullJob says in its own status what each node said, so its entries keep what it needs for that.
 pub(super) fn forget_words(object: &mut NodeImage) {
-    let statuses = object
-        .status
-        .iter_mut()
-        .flat_map(|status| status.image_statuses.values_mut());
-    for tag in statuses.flat_map(|status| &mut status.tags) {
+    let spec = &object.spec;
+    let is_quoted = |name: &str, tag: &str| {
+        let tags = spec.images.get(name).map_or(&[][..], |image| &image.tags);
+        let mut owners = tags
+            .iter()
+            .filter(|entry| entry.tag == tag)
+            .flat_map(|entry| &entry.owner_references);
+        owners.any(|owner| owner.kind.as_deref() == Some("ImagePrePullJob"))
+    };
+    let statuses = object.status.iter_mut().flat_map(|status| &mut status.image_statuses);
+    for (name, tag) in statuses.flat_map(|(name, status)| status.tags.iter_mut().map(move |tag| (name, tag))) {
         tag.image_id = None;
-        tag.message = None;
         tag.digest = None;
-        tag.start_time = None;
+        if !is_quoted(name, &tag.tag) {
+            tag.message = None;
+            tag.start_time = None;
+        }
         if let Some(success) = &mut tag.last_succeeded {
             success.digest = None;
         }

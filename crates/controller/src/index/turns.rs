@@ -13,6 +13,9 @@ const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(10);
 impl Index {
     /// Decides for one job.
     pub(super) fn decide_job(&mut self, id: JobId, now: Timestamp) {
+        if self.jobs.get(&id).is_some_and(|record| record.unread) {
+            self.read_prepull(id, now);
+        }
         let Some(record) = self.jobs.get(&id) else {
             return;
         };
@@ -28,6 +31,7 @@ impl Index {
     }
 
     fn run_job(&mut self, id: JobId, now: Timestamp) {
+        self.show_overdue(id, now);
         let (hold, ask_again) = self.hold_for(id, now);
         let Limits { max_active_pulls, .. } = self.limits;
         let others = self.slots;
@@ -44,11 +48,9 @@ impl Index {
         let before = std::mem::replace(&mut running.slots, slots);
         let starved = running.progress.wants_allowance();
         let rechecks = running.recheck.is_some();
-        let end = running
-            .progress
-            .end(now)
-            .filter(|end| !rechecks || *end == End::Deadline);
-        let wake = running.progress.next_wake();
+        let end = running.end(now).filter(|end| !rechecks || *end == End::Deadline);
+        let overdue = running.work.as_ref().and_then(|work| work.overdue.first());
+        let wake = [running.progress.next_wake(), overdue].into_iter().flatten().min();
         self.slots = self.slots + slots - before;
         if starved && max_active_pulls.is_some() {
             self.starved.insert(id);
@@ -86,22 +88,20 @@ impl Index {
         let JobState::Running(running) = &mut record.state else {
             return;
         };
-        let generation = record.object.metadata.generation;
-        let status = running
-            .progress
-            .status(record.object.status.as_ref(), generation, Some(end), now);
-        let at = status.completion_time.as_ref().map_or(now, |time| time.0);
+        let status = running.status(&record.object, Some(end), now);
+        let at = status.ended().unwrap_or(now);
+        let (succeeded, failed, _) = status.counts();
         let campaign = running.progress.campaign().clone();
         info!(
             namespace = record.key.namespace,
             job = record.key.name,
             ?end,
-            succeeded = status.succeeded,
-            failed = status.failed,
+            succeeded,
+            failed,
             "job ended"
         );
         self.note_end(id, &status);
-        let ended = Ended::of(Some(&campaign), at, Some(Box::new(status)));
+        let ended = Ended::of(Some(&campaign), at, Some(status));
         self.stop(id, JobState::Ended(ended));
         self.agenda.job(id);
     }

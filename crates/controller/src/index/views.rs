@@ -41,7 +41,10 @@ impl Index {
         if !running.sees_pods {
             return;
         }
-        let selected = selects(running, node, record);
+        let selected = match running.work {
+            Some(_) => running.has_chosen(node),
+            None => selects(running, node, record),
+        };
         let was_selected = record.jobs.contains(&job);
         if let Some(record) = self.nodes.get_mut(node) {
             if selected {
@@ -84,6 +87,10 @@ impl Index {
 
     /// Shows a node to a job.
     pub(super) fn touch(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
+        if self.running(job).is_some_and(|running| running.work.is_some()) {
+            self.touch_chosen(job, node, now);
+            return;
+        }
         let Some(view) = self.view(job, node) else {
             return;
         };
@@ -149,9 +156,26 @@ fn selects(running: &Running, node: &NodeKey, record: &NodeRecord) -> bool {
     })
 }
 
-/// What keeps a node from taking part.
+/// What keeps a node from taking part in a job with one image.
 fn block(running: &Running, record: &NodeRecord) -> Option<Block> {
-    let started = running.progress.started();
+    let campaign = running.progress.campaign();
+    let image = (campaign.image.name(), campaign.image.tag_text());
+    let has_room = || record.has_room_for([image]);
+    obstacle(
+        record,
+        running.progress.started(),
+        has_room,
+        !campaign.secrets.is_empty(),
+    )
+}
+
+/// What keeps a node from taking part in a job that started at this moment.
+pub(super) fn obstacle(
+    record: &NodeRecord,
+    started: Timestamp,
+    has_room: impl FnOnce() -> bool,
+    needs_key: bool,
+) -> Option<Block> {
     let since = |moment: Option<Timestamp>| moment.unwrap_or(started).max(started);
     let blocked = |reason, moment| {
         Some(Block {
@@ -169,16 +193,11 @@ fn block(running: &Running, record: &NodeRecord) -> Option<Block> {
     let Some(status) = &object.status else {
         return blocked(Reason::Unresponsive, created);
     };
-    let campaign = running.progress.campaign();
-    if !record.has_room(campaign.image.name())
-        && object
-            .entry(campaign.image.name(), &campaign.image.tag_text())
-            .is_none()
-    {
+    if !has_room() {
         return blocked(Reason::NodeFull, record.full_since);
     }
     let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
-    if !campaign.secrets.is_empty() && key.is_none() {
+    if needs_key && key.is_none() {
         return blocked(Reason::CredentialsUnreadable, created);
     }
     None

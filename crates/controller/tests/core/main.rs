@@ -4,6 +4,7 @@
 
 mod fleet;
 mod image_list_pull_job;
+mod image_pre_pull_job;
 mod image_pull_job;
 mod kubernetes;
 mod node_image;

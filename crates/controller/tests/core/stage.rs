@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::{Api, PostParams};
-use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_controller::run::Controller;
 use larder_controller::settings::Settings;
 use larder_localplane::{Config, Localplane};
@@ -97,6 +97,10 @@ impl Stage {
 
     pub(crate) fn lists(&self) -> Api<ImageListPullJob> {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn prepulls(&self) -> Api<ImagePrePullJob> {
+        Api::all(self.client.clone())
     }
 
     pub(crate) fn node_images(&self) -> Api<NodeImage> {

@@ -181,7 +181,7 @@ impl PrePull {
 }
 
 /// How entries name their owner. The job has no namespace.
-fn reference(job: &ImagePrePullJob) -> ObjectReference {
+pub fn reference(job: &ImagePrePullJob) -> ObjectReference {
     ObjectReference {
         api_version: Some(format!("{KUBEEDGE_GROUP}/v1alpha2")),
         kind: Some("ImagePrePullJob".to_owned()),

@@ -188,15 +188,15 @@ pub fn choose(
                 choice.push(name, unfit);
             }
         }
-        NodeRule::Labels(_) if before.frozen => {
-            let known: BTreeSet<&NodeKey> = before.taken_in.iter().chain(before.refused.keys()).collect();
-            for name in known {
-                choice.push(name, before.refused.get(name).cloned());
-            }
-        }
         NodeRule::Labels(rule) => {
+            let known: BTreeSet<&NodeKey> = before.taken_in.iter().chain(before.refused.keys()).collect();
+            for name in known.iter().filter(|_| before.frozen) {
+                choice.push(name, before.refused.get(*name).cloned());
+            }
             for (name, node) in fleet.iter().filter(|(_, node)| rule.matches(node.labels)) {
                 match node.unfit(waits) {
+                    _ if before.frozen && known.contains(name) => {}
+                    None if before.frozen => {}
                     None => choice.push(name, None),
                     Some(_) if before.taken_in.contains(name) => choice.push(name, None),
                     Some(Unfit::NotReady) => choice.left_out.not_ready += 1,
@@ -229,6 +229,26 @@ impl Choice {
             name: name.clone(),
             unfit,
         });
+    }
+
+    /// The choice as something to go by when the job is edited.
+    pub fn before(&self) -> Before {
+        let mut before = Before {
+            frozen: true,
+            ..Before::default()
+        };
+        for Chosen { name, unfit } in &self.nodes {
+            match unfit {
+                // What the overriders make of its images is looked at anew.
+                None | Some(Unfit::Rewrite(_)) => {
+                    before.taken_in.insert(name.clone());
+                }
+                Some(unfit) => {
+                    before.refused.insert(name.clone(), unfit.clone());
+                }
+            }
+        }
+        before
     }
 
     /// How many nodes there are.

@@ -252,6 +252,7 @@ impl Fleet {
             tasks: &self.tasks,
             reports: &self.reports,
             missing_secrets: &self.missing_secrets,
+            unreadable_secrets: &BTreeSet::new(),
         };
         let status = run.status(&mut self.progress, self.said.as_ref(), Some(1), end, at(seconds));
         self.said = Some(status.clone());

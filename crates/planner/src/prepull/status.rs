@@ -44,6 +44,8 @@ pub struct Run<'a> {
     pub reports: &'a Reports,
     /// Secrets that do not exist. Nodes that need one of them wait; the others go on.
     pub missing_secrets: &'a BTreeSet<SecretRef>,
+    /// Secrets that hold no docker configuration. Nodes that need one of them wait, too.
+    pub unreadable_secrets: &'a BTreeSet<SecretRef>,
 }
 
 impl Run<'_> {
@@ -139,7 +141,7 @@ impl Run<'_> {
         match progress.hold {
             Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
             Some(Hold::FleetPaused) => reasons::PAUSED,
-            _ if nobody_pulls && !self.missing_secrets.is_empty() => reasons::SECRET_MISSING,
+            _ if nobody_pulls && self.lacks_secrets() => reasons::SECRET_MISSING,
             _ => reasons::PULLING,
         }
     }
@@ -175,12 +177,20 @@ impl Run<'_> {
             }
             _ => {}
         }
-        if !self.missing_secrets.is_empty() {
-            let names: Vec<String> = self.missing_secrets.iter().map(ToString::to_string).collect();
+        let unusable = [
+            (self.missing_secrets, "do not exist"),
+            (self.unreadable_secrets, "hold no docker configuration"),
+        ];
+        for (secrets, problem) in unusable.into_iter().filter(|(secrets, _)| !secrets.is_empty()) {
+            let names: Vec<String> = secrets.iter().map(ToString::to_string).collect();
             let names = names.join(", ");
-            notes.push(format!("nodes wait for pull secrets that do not exist: {names}"));
+            notes.push(format!("nodes wait for pull secrets that {problem}: {names}"));
         }
         notes
+    }
+
+    fn lacks_secrets(self) -> bool {
+        !self.missing_secrets.is_empty() || !self.unreadable_secrets.is_empty()
     }
 }
 

@@ -109,7 +109,7 @@ impl World {
                     .map(|object| Seen::NodeImage(Box::new(object.clone())))
                     .collect(),
                 Kind::Job => self.jobs.values().map(|job| Seen::Job(Box::new(job.clone()))).collect(),
-                Kind::List | Kind::Pods(_) => Vec::new(),
+                Kind::PrePull | Kind::List | Kind::Pods(_) => Vec::new(),
             };
             for seen in seen {
                 self.index.observe(&kind, seen, now);

@@ -74,6 +74,7 @@ fn stays_below_800_kb_and_names_every_failed_node(#[case] answer: fn(usize) -> A
         tasks: &tasks,
         reports: &reports,
         missing_secrets: &BTreeSet::new(),
+        unreadable_secrets: &BTreeSet::new(),
     };
     let end = crate::prepull::verdict::end(&plan, &choice, &progress, at(3));
     assert_eq!(end, Some(End::AllDone));

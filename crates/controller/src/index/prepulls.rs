@@ -1,0 +1,238 @@
+//! ImagePrePullJobs: what they have beside a campaign's progress. Their nodes are chosen once, each node has several images,
+//! and what it says to all of them is one answer to the engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use larder_planner::campaign::Campaign;
+use larder_planner::finish::End;
+use larder_planner::prepull::nodes::{Chosen, choose};
+use larder_planner::prepull::{Before, Candidate, Choice, NodeTask, PrePull, Reports, Run, SecretRef, Tasks};
+use larder_planner::{NodeKey, Progress};
+
+use super::agenda::Later;
+use super::jobs::{Ended, JobState, Refusal, Running};
+use super::nodes::NodeRecord;
+use super::objects::{JobObject, JobStatus};
+use super::{Index, JobId};
+use crate::kinds::image_pre_pull_job::{Life, began, life};
+
+mod views;
+
+/// What a running ImagePrePullJob has beside its progress.
+pub(super) struct Work {
+    pub(super) plan: PrePull,
+    pub(super) choice: Choice,
+    pub(super) tasks: Tasks,
+    pub(super) reports: Reports,
+    /// Secrets that do not exist, and that hold no docker configuration: nodes that need one of them wait.
+    pub(super) missing: BTreeSet<SecretRef>,
+    pub(super) unreadable: BTreeSet<SecretRef>,
+    /// When the time of each node at work is over.
+    pub(super) overdue: Later<NodeKey>,
+    /// Since when nodes are gone.
+    gone: BTreeMap<NodeKey, Timestamp>,
+}
+
+impl Work {
+    fn new(plan: PrePull, choice: Choice, tasks: Tasks) -> Self {
+        Self {
+            plan,
+            choice,
+            tasks,
+            reports: Reports::default(),
+            missing: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            overdue: Later::default(),
+            gone: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a node needs a Secret that cannot be used.
+    fn lacks_secret(&self, task: &NodeTask) -> bool {
+        let cannot = |secret: &&SecretRef| self.missing.contains(*secret) || self.unreadable.contains(*secret);
+        task.secrets().iter().any(cannot)
+    }
+
+    pub(super) fn status(
+        &self,
+        progress: &mut Progress,
+        object: &JobObject,
+        end: Option<End>,
+        now: Timestamp,
+    ) -> JobStatus {
+        let previous = match object {
+            JobObject::PrePull(job) => job.status.as_ref(),
+            JobObject::Pull(_) => None,
+        };
+        let run = Run {
+            plan: &self.plan,
+            choice: &self.choice,
+            tasks: &self.tasks,
+            reports: &self.reports,
+            missing_secrets: &self.missing,
+            unreadable_secrets: &self.unreadable,
+        };
+        let status = run.status(progress, previous, object.metadata().generation, end, now);
+        JobStatus::PrePull(Box::new(status))
+    }
+}
+
+impl Index {
+    /// Finds out where an ImagePrePullJob is in its life, and starts or edits it. Its nodes are chosen once, so this is asked
+    /// when all of them are known.
+    pub(super) fn read_prepull(&mut self, id: JobId, now: Timestamp) {
+        let Some(record) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        record.unread = false;
+        let JobObject::PrePull(job) = &record.object else {
+            return;
+        };
+        if matches!(record.state, JobState::Leaving(_)) {
+            return;
+        }
+        if job.metadata.deletion_timestamp.is_some() {
+            self.stop(id, JobState::Leaving(now));
+            return;
+        }
+        let (known, speaks) = match &record.state {
+            JobState::Ended(ended) => (Some(ended.at), ended.last_word.is_some()),
+            JobState::Running(_) | JobState::Leaving(_) | JobState::Idle => (None, false),
+        };
+        match life(job) {
+            Life::Over(at, plan) => {
+                let ended = Ended {
+                    at: at.or(known).unwrap_or(now),
+                    pins: plan.as_ref().is_some_and(|plan| plan.pin),
+                    ttl: plan.and_then(|plan| plan.ttl),
+                    last_word: None,
+                };
+                self.ended_at(id, ended);
+            }
+            // Its last word is on its way.
+            Life::Runs(_) | Life::Refused(_) if speaks => {}
+            Life::Runs(_) | Life::Refused(_) if !self.limits.serve_jobs => self.refuse(id, Refusal::GateOff),
+            Life::Refused(why) => self.refuse(id, Refusal::Spec(why)),
+            Life::Runs(plan) => {
+                if let Err(why) = self.start_or_edit_prepull(id, *plan, now) {
+                    self.refuse(id, Refusal::Spec(why));
+                }
+            }
+        }
+    }
+
+    /// Starts a job, takes it up again, or edits it. The error is a sentence for its status.
+    fn start_or_edit_prepull(&mut self, id: JobId, plan: PrePull, now: Timestamp) -> Result<(), String> {
+        let Some(record) = self.jobs.get(&id) else {
+            return Ok(());
+        };
+        let JobObject::PrePull(job) = &record.object else {
+            return Ok(());
+        };
+        let started = began(job, now);
+        let earlier = match &record.state {
+            JobState::Running(running) => running.work.as_deref(),
+            JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => None,
+        };
+        let mut shown: BTreeSet<NodeKey> = BTreeSet::new();
+        let before = match earlier {
+            Some(work) if work.plan == plan => return Ok(()),
+            Some(work) => {
+                shown.extend(work.choice.fit().cloned());
+                let same = work.plan.nodes == plan.nodes && work.plan.waits_for_nodes() == plan.waits_for_nodes();
+                let before = work.choice.before();
+                if same { before } else { before.edited() }
+            }
+            None => Before::of(job.status.as_ref(), self.claimed_by(&record.uid)),
+        };
+        let (choice, tasks, campaign) = self.deploy(&plan, &before)?;
+        shown.extend(choice.fit().cloned());
+        let Some(record) = self.jobs.get_mut(&id) else {
+            return Ok(());
+        };
+        record.refusal = None;
+        match &mut record.state {
+            JobState::Running(running) => {
+                running.progress.edit(campaign, now);
+                if let Some(work) = &mut running.work {
+                    (work.plan, work.choice, work.tasks) = (plan, choice, tasks);
+                }
+            }
+            JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => {
+                let work = Work::new(plan, choice, tasks);
+                let running = Running::new(Progress::new(campaign, started), Some(work));
+                record.state = JobState::Running(Box::new(running));
+            }
+        }
+        for node in &shown {
+            self.show_chosen(id, node, now);
+        }
+        self.wake_nodes_of(id);
+        Ok(())
+    }
+
+    /// The nodes of a job, what each of them is asked for, and the same for the engine.
+    fn deploy(&self, plan: &PrePull, before: &Before) -> Result<(Choice, Tasks, Campaign), String> {
+        let fleet: BTreeMap<NodeKey, Candidate<'_>> = self
+            .nodes
+            .iter()
+            .filter_map(|(node, record)| Some((node.clone(), candidate(record)?)))
+            .collect();
+        let choice = choose(&plan.nodes, &fleet, plan.waits_for_nodes(), before);
+        let mut choice = choice.map_err(|error| error.to_string())?;
+        let tasks = plan.tasks(&mut choice, &fleet);
+        let campaign = plan.campaign(&choice, &tasks);
+        let campaign = campaign.ok_or("images is empty; name at least one image")?;
+        Ok((choice, tasks, campaign))
+    }
+
+    /// Nodes on which a job has an entry.
+    fn claimed_by(&self, uid: &str) -> Vec<NodeKey> {
+        let claimed = |record: &NodeRecord| {
+            let images = record.image.iter().flat_map(|image| image.spec.images.values());
+            let mut entries = images.flat_map(|image| &image.tags);
+            entries.any(|entry| entry.claim_version(uid).is_some())
+        };
+        let nodes = self.nodes.iter().filter(|(_, record)| claimed(record));
+        nodes.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// A node of the choice that was gone when its tasks were given out, and came back, gets its own.
+    fn give_task(&mut self, id: JobId, node: &NodeKey, now: Timestamp) {
+        let Some(candidate) = self.nodes.get(node).and_then(candidate) else {
+            return;
+        };
+        let Some(JobState::Running(running)) = self.jobs.get_mut(&id).map(|record| &mut record.state) else {
+            return;
+        };
+        let Some(work) = running.work.as_deref_mut() else {
+            return;
+        };
+        let name = node.clone();
+        let mut alone = Choice {
+            nodes: vec![Chosen { name, unfit: None }],
+            ..Choice::default()
+        };
+        let fleet = BTreeMap::from([(node.clone(), candidate)]);
+        work.tasks.extend(work.plan.tasks(&mut alone, &fleet));
+        let mut chosen = work.choice.nodes.iter_mut();
+        if let (Some(chosen), Some(known)) = (chosen.find(|chosen| chosen.name == *node), alone.nodes.pop()) {
+            *chosen = known;
+        }
+        if let Some(campaign) = work.plan.campaign(&work.choice, &work.tasks) {
+            running.progress.edit(campaign, now);
+        }
+    }
+}
+
+/// What a choice looks at; None where Kubernetes has no node that can pull.
+fn candidate(record: &NodeRecord) -> Option<Candidate<'_>> {
+    static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
+    let facts = record.facts.as_ref().filter(|_| record.has_node())?;
+    let of_image = || record.image.as_ref()?.metadata.labels.as_ref();
+    Some(Candidate {
+        labels: facts.labels.as_ref().or_else(of_image).unwrap_or(&NO_LABELS),
+        ready: facts.ready,
+    })
+}

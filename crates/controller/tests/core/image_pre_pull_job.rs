@@ -1,0 +1,4 @@
+//! ImagePrePullJobs from their creation to their end.
+
+mod life;
+mod scene;
