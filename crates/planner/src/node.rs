@@ -9,7 +9,7 @@
 //! - `IfNotPresent` is answered by looking, which takes no slot. `Always`, and an empty or unknown policy, pull.
 //! - Pauses of 1, 2, 4 … 30 s stand between tries only. A permanent reason ends the entry, one that waits for the world
 //!   uses up no try.
-//! - Slots go to who waited longest.
+//! - Slots go to who waited longest; images of one job that came together take their places in the order that it says.
 //! - Nothing here knows a runtime, a registry or an API server.
 
 mod board;

@@ -134,6 +134,11 @@ pub struct ImageTagSpec {
     #[schemars(range(min = 1))]
     pub progress_seconds: Option<i32>,
 
+    /// Place among the images of one job: of those that come at the same time, the lower starts first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 65535))]
+    pub position: Option<i32>,
+
     /// Resolve, compare with what is there, look for room, report; pull nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dry_run: bool,

@@ -1,5 +1,6 @@
 //! The entries of one node and what to do about them.
 
+mod line;
 mod orders;
 mod outcome;
 
@@ -315,17 +316,10 @@ impl Board {
         }
     }
 
-    /// Who may start now, longest waiting first.
+    /// Who may start now, in order.
     fn next_in_line(&self, entries: &BTreeMap<Key, Entry>, dry_run: bool) -> Vec<Key> {
-        let waiting = self.tracks.iter().filter_map(|(key, track)| match track.stage {
-            Stage::Queued { since } => Some((since, key)),
-            _ => None,
-        });
-        let mut line: Vec<(Duration, &Key)> = waiting
-            .filter(|(_, key)| entries.get(*key).is_some_and(|entry| entry.dry_run == dry_run))
-            .collect();
-        line.sort();
-        line.into_iter().map(|(_, key)| key.clone()).collect()
+        let waiting = entries.iter().filter(|(_, entry)| entry.dry_run == dry_run);
+        line::in_order(waiting.filter_map(|(key, entry)| line::Waiting::of(entry, self.tracks.get(key)?)))
     }
 
     fn start(&mut self, key: &Key, kind: Kind) -> u64 {

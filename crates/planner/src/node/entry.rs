@@ -60,6 +60,10 @@ pub struct Entry {
     pub secrets_named: bool,
     /// Time between two reports of bytes.
     pub progress: Duration,
+    /// The job that it was last claimed for; none for an entry written by hand.
+    pub job: Option<String>,
+    /// Place among the images of that job: the lower starts first.
+    pub position: u32,
     /// Report only, pull nothing.
     pub dry_run: bool,
     /// Labels and annotations for the runtime.
@@ -111,6 +115,15 @@ impl Entry {
                     .unwrap_or(PROGRESS_SECONDS)
                     .max(1),
             ),
+            job: tag
+                .claims
+                .iter()
+                .max_by_key(|claim| claim.version)
+                .map(|claim| claim.uid.clone()),
+            position: tag
+                .position
+                .and_then(|position| u32::try_from(position).ok())
+                .unwrap_or(0),
             dry_run: tag.dry_run,
             sandbox: image.sandbox_config.clone().unwrap_or_default(),
         }

@@ -1,6 +1,7 @@
 //! The board as a whole: what it does in which order, and what must hold whatever happens.
 
 mod chores;
+mod line;
 mod memory;
 mod property;
 

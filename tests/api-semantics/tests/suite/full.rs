@@ -129,6 +129,7 @@ images:
       checks: [disk]
       credentials: [login]
       progressSeconds: 30
+      position: 2
       dryRun: true
 sealedCredentials: [{id: login, key: fingerprint, data: c2VhbGVk}]
 "#;

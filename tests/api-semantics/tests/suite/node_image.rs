@@ -208,6 +208,18 @@ async fn fields_of_our_own(#[values(Target::KubeApiserver, Target::Localplane)] 
             tag("progressSeconds: 0"),
             "progressSeconds in body should be greater than or equal to 1",
         ),
+        accept("first position", tag("position: 0")),
+        accept("last position", tag("position: 65535")),
+        refuse(
+            "position beyond the last",
+            tag("position: 65536"),
+            "position in body should be less than or equal to 65535",
+        ),
+        refuse(
+            "negative position",
+            tag("position: -1"),
+            "position in body should be greater than or equal to 0",
+        ),
         accept(
             "sealed credentials",
             "{sealedCredentials: [{id: a, key: k, data: ZA==}]}",

@@ -28,7 +28,11 @@ impl Board {
         };
         match found {
             Found::Present(image) => succeed(track, image, now, wall),
-            Found::Absent => track.enter(Stage::Queued { since: now }, now),
+            // In line since the question was asked, so that quick answers overtake nobody.
+            Found::Absent => {
+                let since = track.changed;
+                track.enter(Stage::Queued { since }, now);
+            }
             Found::Unknown(reason, words) => {
                 track.waits += 1;
                 track.trouble = Some(Trouble::new(reason, pull_message(&key, reason, &words)));

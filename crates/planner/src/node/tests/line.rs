@@ -1,0 +1,151 @@
+//! Who starts first.
+
+use larder_api::node_image::Claim;
+
+use super::*;
+
+/// An entry of this job (none: by hand) at this place.
+fn placed(name: &str, job: Option<&str>, position: Option<i32>) -> ImageTagSpec {
+    ImageTagSpec {
+        position,
+        claims: job
+            .map(|uid| Claim {
+                uid: uid.into(),
+                version: 0,
+            })
+            .into_iter()
+            .collect(),
+        ..tag(name)
+    }
+}
+
+/// The order in which one slot serves them.
+fn served(board: &mut Board) -> Vec<String> {
+    let mut order = Vec::new();
+    for turn in 0..20 {
+        for step in board.decide(at(turn), &wall()) {
+            match step {
+                Step::Look { run, .. } => board.looked(run, Found::Absent, at(turn), &wall()),
+                Step::Pull { run, key, .. } => {
+                    order.push(key.tag);
+                    board.ended(run, pulled("x"), at(turn), &wall());
+                }
+                _ => {}
+            }
+        }
+    }
+    order
+}
+
+#[rstest]
+#[case::no_positions(
+    &[("b", Some("j"), None), ("a", Some("j"), None), ("c", Some("j"), None)],
+    &["a", "b", "c"]
+)]
+#[case::lower_first(
+    &[("a", Some("j"), Some(2)), ("b", Some("j"), Some(0)), ("c", Some("j"), Some(1))],
+    &["b", "c", "a"]
+)]
+#[case::by_hand(
+    &[("a", None, Some(9)), ("b", None, Some(3))],
+    &["b", "a"]
+)]
+#[case::equal_positions_by_name(
+    &[("b", Some("j"), Some(1)), ("a", Some("j"), Some(1))],
+    &["a", "b"]
+)]
+#[case::none_is_the_first(
+    &[("a", Some("j"), Some(1)), ("b", Some("j"), None)],
+    &["b", "a"]
+)]
+#[case::a_low_position_takes_no_place_of_another_job(
+    &[("a", Some("j"), Some(7)), ("b", Some("k"), Some(0))],
+    &["a", "b"]
+)]
+fn position(#[case] tags: &[(&str, Option<&str>, Option<i32>)], #[case] want: &[&str]) {
+    let fresh: Vec<ImageTagSpec> = tags
+        .iter()
+        .map(|(name, job, position)| placed(name, *job, *position))
+        .collect();
+    let looked_up: Vec<ImageTagSpec> = fresh.iter().cloned().map(if_not_present).collect();
+    assert_eq!(served(&mut board(1, &fresh)), want, "pulled without a look");
+    assert_eq!(served(&mut board(1, &looked_up)), want, "pulled after a look");
+}
+
+#[test]
+fn a_job_orders_its_own_places_only() {
+    let two_jobs = [
+        placed("a", Some("j"), Some(5)),
+        placed("b", Some("k"), Some(9)),
+        placed("c", Some("j"), Some(4)),
+        placed("d", Some("k"), Some(8)),
+    ];
+    let started = pulls(&board(4, &two_jobs).decide(at(0), &wall()));
+    let names: Vec<String> = started.into_iter().map(|(_, tag)| tag).collect();
+    assert_eq!(names, ["c", "d", "a", "b"]);
+}
+
+#[test]
+fn who_came_earlier_goes_first_whatever_the_position() {
+    let mut board = board(1, &[tag("busy")]);
+    board.decide(at(0), &wall());
+    let early = placed("early", Some("j"), Some(9));
+    board.orders(entries(&spec(&[tag("busy"), early.clone()])), None, at(1));
+    board.decide(at(1), &wall());
+    let late = placed("late", Some("j"), Some(0));
+    board.orders(entries(&spec(&[tag("busy"), early, late])), None, at(2));
+    board.decide(at(2), &wall());
+    board.ended(1, pulled("x"), at(3), &wall());
+    assert_eq!(pulls(&board.decide(at(3), &wall())), [(2, "early".to_owned())]);
+}
+
+#[test]
+fn a_quick_answer_does_not_overtake_a_lower_position() {
+    let first = if_not_present(placed("z", Some("j"), Some(0)));
+    let second = if_not_present(placed("a", Some("j"), Some(1)));
+    let stranger = if_not_present(placed("m", Some("k"), Some(3)));
+    let mut board = board(3, &[first, second, stranger]);
+    let looks = board.decide(at(0), &wall());
+    let run_of = |name: &str| {
+        let run = looks.iter().find_map(|step| match step {
+            Step::Look { run, key } if key.tag == name => Some(*run),
+            _ => None,
+        });
+        run.unwrap()
+    };
+    board.looked(run_of("a"), Found::Absent, at(1), &wall());
+    board.looked(run_of("m"), Found::Absent, at(1), &wall());
+    assert_eq!(
+        pulls(&board.decide(at(1), &wall())),
+        [(4, "m".to_owned())],
+        "another job does not wait for it"
+    );
+    board.looked(run_of("z"), Found::Absent, at(2), &wall());
+    assert_eq!(
+        pulls(&board.decide(at(2), &wall())),
+        [(5, "z".to_owned()), (6, "a".to_owned())]
+    );
+}
+
+#[test]
+fn a_lower_position_that_is_there_already_holds_nobody_up() {
+    let first = if_not_present(placed("z", Some("j"), Some(0)));
+    let second = if_not_present(placed("a", Some("j"), Some(1)));
+    let mut board = board(3, &[first, second]);
+    board.decide(at(0), &wall());
+    board.looked(1, Found::Absent, at(0), &wall());
+    assert!(pulls(&board.decide(at(0), &wall())).is_empty());
+    board.looked(2, Found::Present(Image::default()), at(0), &wall());
+    assert_eq!(pulls(&board.decide(at(0), &wall())), [(3, "a".to_owned())]);
+}
+
+#[test]
+fn a_look_without_answer_holds_nobody_up() {
+    let first = if_not_present(placed("z", Some("j"), Some(0)));
+    let second = if_not_present(placed("a", Some("j"), Some(1)));
+    let mut board = board(3, &[first, second]);
+    board.decide(at(0), &wall());
+    board.looked(1, Found::Absent, at(0), &wall());
+    board.looked(2, Found::Unknown(Reason::RuntimeDown, "away".into()), at(0), &wall());
+    assert_eq!(pulls(&board.decide(at(0), &wall())), [(3, "a".to_owned())]);
+}
