@@ -7,11 +7,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use crate::chart;
+
 /// The text of each file in a folder, by the file's name.
 type Files = BTreeMap<String, String>;
 
 pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<()> {
-    for (folder, wanted) in [("deploy/crds", crd_files()?), ("deploy/rbac", access_files()?)] {
+    for (folder, wanted) in [
+        ("deploy/crds", crd_files()?),
+        ("deploy/rbac", access_files()?),
+        ("deploy/chart/templates/generated", chart::files()?),
+    ] {
         let folder = root.join(folder);
         if check {
             compare(&folder, &wanted)?;

@@ -58,6 +58,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "larder-agent",
             "larder-controller",
             "larder-registry",
+            "larder-seal",
+            "larder-access",
             "larder-runtime",
             "larder-telemetry",
             "larder-localplane",
@@ -98,6 +100,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["larder-api", "larder-testkit", "larder-localplane"],
     ),
     ("larder-e2e", &["larder-api", "larder-testkit"]),
+    (
+        "larder-scale",
+        &[
+            "larder-model",
+            "larder-api",
+            "larder-planner",
+            "larder-agent",
+            "larder-runtime",
+            "larder-seal",
+            "larder-telemetry",
+            "larder-testkit",
+        ],
+    ),
     ("xtask", &["larder-access", "larder-api"]),
 ];
 

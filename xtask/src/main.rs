@@ -1,6 +1,7 @@
 //! Code generation and checks that cargo itself does not do. Each generator has `--check`, which changes nothing and fails
 //! if the files in the repository are not what it would write.
 
+mod chart;
 mod codegen;
 mod layers;
 mod proto;
@@ -19,7 +20,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the generated files: deploy/crds, deploy/rbac, the gRPC code of crates/runtime-proto
+    /// Write the generated files: deploy/crds, deploy/rbac, rights in deploy/chart, the gRPC code of crates/runtime-proto
     Codegen {
         /// Change nothing; fail if a file is stale
         #[arg(long)]

@@ -73,7 +73,7 @@ fn own_namespace_rules() -> Vec<Rule> {
     ]
 }
 
-fn crd_names() -> Vec<String> {
+pub(crate) fn crd_names() -> Vec<String> {
     larder_api::crds()
         .into_iter()
         .filter_map(|crd| crd.metadata.name)

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | controller | read nodes, pods and the CRDs it lives on; write the four kinds as far as it has to; get a Secret by name; write Events; hold its Lease |
 //! | agent | read NodeImages, patch the status of the one that bears its node's name |
+//! | people with the cluster's roles `view`, `edit`, `admin` | read jobs and NodeImages; write jobs |
+//! | the jobs around an install and before an uninstall | as long as they run: the CRDs; what is to be left behind in order |
 //!
 //! RBAC cannot say "of the one that bears its node's name": every agent has the same ServiceAccount. A
 //! ValidatingAdmissionPolicy says it, from the node claim in the agent's token, and it judges **every** writer of a
@@ -16,13 +18,15 @@
 
 mod agent;
 mod controller;
+mod hooks;
 mod names;
 mod object;
 mod policy;
+mod users;
 
 use serde_json::Value;
 
-pub use names::{AGENT, CLOUD_CORE_USER, CONTROLLER, NODE_CLAIM, POLICY};
+pub use names::{AGENT, CLOUD_CORE_USER, CONTROLLER, INSTALLER, NODE_CLAIM, POLICY, UNINSTALLER};
 
 /// What differs from one installation to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +89,21 @@ pub fn manifests(settings: &Settings) -> Vec<Manifest> {
             file: "30-agent-own-node.yaml",
             objects: policy::objects(settings),
         },
+        Manifest {
+            file: "40-users.yaml",
+            objects: users::objects(),
+        },
     ]
+}
+
+/// What the job may do that applies the CRDs before an install or upgrade.
+pub fn installer(settings: &Settings) -> Vec<Value> {
+    hooks::installer(settings)
+}
+
+/// What the job may do that cleans up before an uninstall.
+pub fn uninstaller(settings: &Settings) -> Vec<Value> {
+    hooks::uninstaller(settings)
 }
 
 #[cfg(test)]

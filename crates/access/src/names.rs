@@ -6,6 +6,12 @@ pub const CONTROLLER: &str = "larder-controller";
 /// ServiceAccount and ClusterRole of the agents.
 pub const AGENT: &str = "larder-agent";
 
+/// ServiceAccount and ClusterRole of the job that applies the CRDs.
+pub const INSTALLER: &str = "larder-installer";
+
+/// ServiceAccount, ClusterRole and Role of the job that cleans up before an uninstall.
+pub const UNINSTALLER: &str = "larder-uninstaller";
+
 /// The policy on writers of NodeImage status, and its binding.
 pub const POLICY: &str = "larder-agent-own-node";
 
