@@ -43,10 +43,12 @@ impl Link {
     }
 }
 
-/// A proxy on loopback in front of a server.
+/// A proxy in front of a server.
 #[derive(Debug)]
 pub struct Throttle {
-    port: Port,
+    address: SocketAddr,
+    /// Stays reserved as long as the line is there.
+    _port: Option<Port>,
     link: watch::Sender<Link>,
     counters: Arc<Counters>,
     task: JoinHandle<()>,
@@ -62,14 +64,24 @@ impl Throttle {
     /// Starts an open line to this server. It lives in the async runtime of the caller.
     pub async fn start(server: SocketAddr) -> Result<Self> {
         let port = Port::reserve()?;
-        let listener = listen(port.address())
+        Self::open(port.address(), Some(port), server).await
+    }
+
+    /// The same at an address of the caller's own, for example that of a virtual interface.
+    pub async fn start_at(address: SocketAddr, server: SocketAddr) -> Result<Self> {
+        Self::open(address, None, server).await
+    }
+
+    async fn open(address: SocketAddr, port: Option<Port>, server: SocketAddr) -> Result<Self> {
+        let listener = listen(address)
             .await
-            .map_err(Error::io("opening the port of a throttled line"))?;
+            .map_err(Error::io(format!("opening {address} for a throttled line")))?;
         let (link, changes) = watch::channel(Link::default());
         let counters = Arc::<Counters>::default();
-        let task = tokio::spawn(accept(port.address(), listener, server, changes, Arc::clone(&counters)));
+        let task = tokio::spawn(accept(address, listener, server, changes, Arc::clone(&counters)));
         Ok(Self {
-            port,
+            address,
+            _port: port,
             link,
             counters,
             task,
@@ -78,12 +90,12 @@ impl Throttle {
 
     /// Where clients connect to.
     pub fn address(&self) -> SocketAddr {
-        self.port.address()
+        self.address
     }
 
     /// The host part of image references through this line.
     pub fn host(&self) -> String {
-        self.port.address().to_string()
+        self.address.to_string()
     }
 
     /// Changes how the line behaves.
