@@ -53,6 +53,11 @@ bench-agent: setup ## Measure the agent: memory, latencies, overhead over a bare
 	cargo build --release --locked --package larder-agent-bin
 	cargo run --release --quiet --locked --package larder-agent-bin --example bench-agent
 
+.PHONY: bench-controller
+bench-controller: setup ## Measure the controller on up to 10,000 nodes, and write docs/benchmarks.md (half an hour)
+	cargo build --release --locked --package larder-controller-bin
+	cargo run --release --quiet --locked --package larder-scale --example bench-controller
+
 .PHONY: soak
 soak: setup ## Kill every part at random moments of running jobs, 20 times each (seed printed; SEED=N repeats)
 	cargo build --workspace --bins --locked

@@ -64,6 +64,14 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
     core.run(sightings, stop).await;
 }
 
+/// Why the loop turns.
+enum Woken {
+    Answer(Answer),
+    Sighting(Sighting),
+    /// Somebody else leads now, or a moment has come.
+    Otherwise,
+}
+
 struct Core {
     index: Index,
     watches: Watches,
@@ -81,16 +89,23 @@ impl Core {
         let mut next_pass = Instant::now() + FULL_PASS;
         while !stop.is_cancelled() {
             let wake = self.wake().min(next_pass);
-            tokio::select! {
+            let woken = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(answer) = self.writes.answered() => self.take_in(answer),
+                Some(answer) = self.writes.answered() => Woken::Answer(answer),
                 changed = self.permit.changed() => {
                     if changed.is_err() {
                         break;
                     }
+                    Woken::Otherwise
                 }
-                Some(sighting) = sightings.recv() => {
+                Some(sighting) = sightings.recv() => Woken::Sighting(sighting),
+                () = sleep_until(wake) => Woken::Otherwise,
+            };
+            let began = Instant::now();
+            match woken {
+                Woken::Answer(answer) => self.take_in(answer),
+                Woken::Sighting(sighting) => {
                     self.see(sighting);
                     for _ in 0..BATCH {
                         match sightings.try_recv() {
@@ -99,7 +114,7 @@ impl Core {
                         }
                     }
                 }
-                () = sleep_until(wake) => {}
+                Woken::Otherwise => {}
             }
             while let Some(answer) = self.writes.answered_already() {
                 self.take_in(answer);
@@ -116,6 +131,7 @@ impl Core {
                 self.index.full_pass(now);
             }
             self.act(now);
+            self.metrics.turned(began.elapsed());
         }
         self.watches.stop();
         self.writes.finish().await;

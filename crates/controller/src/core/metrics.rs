@@ -1,9 +1,13 @@
 //! What the core counts: every way a call can end, and how much is under way.
 
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::index::Index;
@@ -24,13 +28,30 @@ struct CallLabels {
 }
 
 /// What the core counts. Clones share the numbers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Metrics {
     calls: Family<CallLabels, Counter>,
     slots: Gauge,
     nodes: Gauge,
     running_jobs: Gauge,
     dropped_notes: Gauge,
+    turns: Histogram,
+    longest_turn: Gauge<f64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            calls: Family::default(),
+            slots: Gauge::default(),
+            nodes: Gauge::default(),
+            running_jobs: Gauge::default(),
+            dropped_notes: Gauge::default(),
+            // From ten microseconds to ten seconds.
+            turns: Histogram::new(exponential_buckets(1e-5, 4.0, 11)),
+            longest_turn: Gauge::default(),
+        }
+    }
 }
 
 impl Metrics {
@@ -54,11 +75,30 @@ impl Metrics {
             "Events that were never written",
             metrics.dropped_notes.clone(),
         );
+        registry.register(
+            "turn_seconds",
+            "Time from something that happened to the requests that follow from it",
+            metrics.turns.clone(),
+        );
+        registry.register(
+            "longest_turn_seconds",
+            "The longest of these since the start",
+            metrics.longest_turn.clone(),
+        );
         metrics
     }
 
     pub(super) fn count(&self, call: &'static str, outcome: Outcome) {
         self.calls.get_or_create(&CallLabels { call, outcome }).inc();
+    }
+
+    /// The loop took so long for a turn.
+    pub(super) fn turned(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        self.turns.observe(seconds);
+        if self.longest_turn.get() < seconds {
+            self.longest_turn.set(seconds);
+        }
     }
 
     pub(super) fn show(&self, index: &Index) {
