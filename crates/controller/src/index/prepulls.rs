@@ -35,12 +35,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    fn new(plan: PrePull, choice: Choice, tasks: Tasks) -> Self {
+    fn new(plan: PrePull, choice: Choice, tasks: Tasks, reports: Reports) -> Self {
         Self {
             plan,
             choice,
             tasks,
-            reports: Reports::default(),
+            reports,
             missing: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             overdue: Later::default(),
@@ -148,6 +148,8 @@ impl Index {
         };
         let (choice, tasks, campaign) = self.deploy(&plan, &before)?;
         shown.extend(choice.fit().cloned());
+        let is_there = |node: &str| self.nodes.get(node).is_some_and(NodeRecord::has_node);
+        let departed = Reports::of_departed(job.status.as_ref(), started, is_there);
         let Some(record) = self.jobs.get_mut(&id) else {
             return Ok(());
         };
@@ -160,7 +162,7 @@ impl Index {
                 }
             }
             JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => {
-                let work = Work::new(plan, choice, tasks);
+                let work = Work::new(plan, choice, tasks, departed);
                 let running = Running::new(Progress::new(campaign, started), Some(work));
                 record.state = JobState::Running(Box::new(running));
             }

@@ -23,6 +23,8 @@ pub(crate) enum Agent {
     Pulls(Duration),
     /// Fails at once.
     Fails(Reason),
+    /// Fails at once for one image, and has all others.
+    Lacks(&'static str, Reason),
     /// Says that it pulls, and nothing more.
     Hangs,
     /// Was there once, and says nothing.
@@ -227,6 +229,11 @@ async fn carry_out(
         json!({"imageStatuses": {image.clone(): {"tags": [entry]}}})
     };
     let now = || k8s_openapi::jiff::Timestamp::UNIX_EPOCH.to_string();
+    let agent = match agent {
+        Agent::Lacks(lacking, reason) if lacking == image => Agent::Fails(reason),
+        Agent::Lacks(..) => QUICK,
+        agent => agent,
+    };
     match agent {
         Agent::Pulls(time) => {
             begin(shared, &node, &image);
@@ -245,7 +252,7 @@ async fn carry_out(
             say(api, &node, result("Failed", failure)).await;
         }
         Agent::Hangs => say(api, &node, result("Pulling", json!({}))).await,
-        Agent::Mute | Agent::Never => {}
+        Agent::Mute | Agent::Never | Agent::Lacks(..) => {}
     }
 }
 

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use larder_api::NodeImage;
+use jiff::Timestamp;
 use larder_api::contract::Answer;
+use larder_api::image_pre_pull_job::NodeTaskStatus;
+use larder_api::{ImagePrePullJobStatus, NodeImage};
 
 use super::task::{NodeReport, NodeTask};
+use super::words::NodePhase;
 use crate::view::NodeKey;
 
 /// The reports of a job's nodes.
@@ -14,6 +17,26 @@ use crate::view::NodeKey;
 pub struct Reports(BTreeMap<NodeKey, NodeReport>);
 
 impl Reports {
+    /// Successes of nodes that have left the cluster since: only the job's own status still tells of them. `is_there` says
+    /// whether a node still exists.
+    pub fn of_departed(
+        status: Option<&ImagePrePullJobStatus>,
+        began: Timestamp,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Self {
+        let entries = status.map_or(&[][..], |status| &status.node_status);
+        let departed = |entry: &NodeTaskStatus| {
+            let node = entry.node_name.as_deref().filter(|node| !is_there(node))?;
+            let done = entry.phase.as_deref() == Some(NodePhase::Successful.as_str());
+            let report = NodeReport {
+                handed_out: began,
+                images: Vec::new(),
+            };
+            done.then(|| (NodeKey::from(node), report))
+        };
+        entries.iter().filter_map(departed).collect()
+    }
+
     /// Looks at a node's NodeImage, or takes in that there is none. Gives back what the node's claims say, as far as it is
     /// known.
     pub fn see(
@@ -70,6 +93,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
+    use super::*;
     use crate::prepull::Before;
     use crate::prepull::samples::{Fleet, edge_nodes, job};
     use crate::view::samples::at;
@@ -88,6 +112,20 @@ mod tests {
         fleet.show(&"a".into(), at(2));
         let status = fleet.status(2);
         assert_eq!(status.node_status[0].phase.as_deref(), Some(want));
+    }
+
+    #[test]
+    fn the_status_tells_of_successes_on_nodes_that_are_gone() {
+        let status = json!({"phase": "InProgress", "nodeStatus": [
+            {"nodeName": "done-and-gone", "phase": "Successful"},
+            {"nodeName": "done", "phase": "Successful"},
+            {"nodeName": "gone", "phase": "InProgress"},
+        ]});
+        let status = serde_json::from_value(status).unwrap();
+        let reports = Reports::of_departed(Some(&status), at(0), |node| node == "done");
+        assert_eq!(reports.len(), 1);
+        let report = reports.get("done-and-gone").unwrap();
+        assert_eq!(report.answer(), Answer::Succeeded);
     }
 
     #[test]

@@ -108,7 +108,19 @@ impl NodeTask {
             let answer = answer(reference);
             if needed(answer) || (!any_needed && answer != Some(Answer::Succeeded)) {
                 order::claim(spec, old, reference, owner, now);
+                self.place(spec, reference);
             }
+        }
+    }
+
+    /// Tells the node which of the job's images comes first. Where there is only one there is nothing to tell.
+    fn place(&self, spec: &mut NodeImageSpec, reference: &ImageRef) {
+        let position = self.images.iter().position(|image| image.image == *reference);
+        let tags = spec.images.get_mut(reference.name()).map(|image| &mut image.tags);
+        let entry = tags.and_then(|tags| tags.iter_mut().find(|entry| entry.tag == reference.tag_text()));
+        if let Some(entry) = entry {
+            let position = position.filter(|_| 1 < self.images.len());
+            entry.position = position.and_then(|position| i32::try_from(position).ok());
         }
     }
 

@@ -93,9 +93,10 @@ impl Index {
         let work = running.work.as_deref_mut()?;
         let object = record.and_then(NodeRecord::living_image);
         let task = work.tasks.get(node).cloned().filter(|_| selected);
-        let report = task
-            .as_ref()
-            .and_then(|task| work.reports.see(node, task, object, &known.uid));
+        let report = match &task {
+            Some(task) => work.reports.see(node, task, object, &known.uid),
+            None => work.reports.get(node).filter(|_| selected),
+        };
         let timeout = work.plan.timeout();
         let claim = report.map(|report| report.claim_view(timeout, now));
         let over = report.map(|report| report.overdue_at(timeout));
