@@ -163,6 +163,13 @@ impl Containerd {
         self.process.thaw()
     }
 
+    /// How often CRI was asked to pull this reference, over all its starts; containerd writes it into its log.
+    pub fn pulls(&self, reference: &str) -> usize {
+        let asked = format!(r#"msg="PullImage \"{reference}\"""#);
+        let log = self.process.log();
+        log.lines().filter(|line| line.ends_with(&asked)).count()
+    }
+
     /// The end of its log.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()

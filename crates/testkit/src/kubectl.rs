@@ -24,6 +24,21 @@ pub async fn kubectl<A: AsRef<OsStr>>(
     kubeconfig: &Path,
     args: impl IntoIterator<Item = A>,
 ) -> Result<Output> {
+    command::outcome("running kubectl", prepared(which, kubeconfig, args)?).await
+}
+
+/// Runs `kubectl edit` with these arguments; the editor is a shell command that gets the name of the file behind it.
+pub async fn kubectl_edit<A: AsRef<OsStr>>(
+    kubeconfig: &Path,
+    editor: &str,
+    args: impl IntoIterator<Item = A>,
+) -> Result<Output> {
+    let mut kubectl = prepared(Kubectl::Current, kubeconfig, [OsStr::new("edit")])?;
+    kubectl.args(args).env("KUBE_EDITOR", editor);
+    command::outcome("running kubectl edit", kubectl).await
+}
+
+fn prepared<A: AsRef<OsStr>>(which: Kubectl, kubeconfig: &Path, args: impl IntoIterator<Item = A>) -> Result<Command> {
     let path = match which {
         Kubectl::Debian => cached(KUBERNETES_DEBIAN, "kubectl")?,
         Kubectl::Current => cached(KUBERNETES, "kubectl")?,
@@ -34,5 +49,5 @@ pub async fn kubectl<A: AsRef<OsStr>>(
     if let Some(folder) = kubeconfig.parent() {
         kubectl.env("HOME", folder);
     }
-    command::outcome("running kubectl", kubectl).await
+    Ok(kubectl)
 }

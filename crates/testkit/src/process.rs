@@ -136,10 +136,15 @@ impl Process {
         }
     }
 
+    /// All that the server has put out, over all its starts.
+    pub fn log(&self) -> String {
+        let log = std::fs::read(&self.program.log).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
     /// The last lines of the server's output.
     pub fn log_tail(&self) -> String {
-        let log = std::fs::read(&self.program.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
     }

@@ -1,5 +1,6 @@
 //! A real image registry (distribution 2.8, Debian's `docker-registry`) on loopback, open or with a password.
 
+mod access_log;
 mod push;
 
 use std::net::SocketAddr;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::process::Command;
 
+pub use self::access_log::Served;
 pub use self::push::Pushed;
 use crate::environment::{REGISTRY_DEBIAN, cached, packaged};
 use crate::{Lifetime, Port, Process, Program, Result, Scratch, command};
@@ -54,7 +56,7 @@ impl Registry {
         let port = Port::reserve()?;
         let mut config = json!({
             "version": "0.1",
-            "log": {"level": "warn", "accesslog": {"disabled": true}},
+            "log": {"level": "warn"},
             "storage": {
                 "filesystem": {"rootdirectory": scratch.join("storage")},
                 "delete": {"enabled": true},
@@ -120,6 +122,11 @@ impl Registry {
     /// Lets it go on after [`freeze`](Self::freeze).
     pub fn thaw(&self) -> Result<()> {
         self.process.thaw()
+    }
+
+    /// The requests it has answered so far, oldest first, those of this crate's own pushes among them.
+    pub fn served(&self) -> Vec<Served> {
+        self.process.log().lines().filter_map(Served::read).collect()
     }
 
     async fn wait_ready(&mut self) -> Result<()> {
