@@ -1,6 +1,8 @@
 //! What the controller may do, and for what it needs each of it.
 
-use larder_api::names::{KRUISE_GROUP, KUBEEDGE_GROUP};
+use larder_api::names::{
+    KRUISE_DAEMON, KRUISE_GROUP, KRUISE_MUTATING_WEBHOOKS, KRUISE_VALIDATING_WEBHOOKS, KUBEEDGE_GROUP,
+};
 use serde_json::Value;
 
 use crate::object::{self, Rule};
@@ -26,6 +28,17 @@ fn cluster_rules(settings: &Settings) -> Vec<Rule> {
         Rule::new("events.k8s.io", &["events"], &["create", "patch"]),
         // Whether the CRDs are ours. By name: other people's schemas are large, and no business of ours.
         Rule::new("apiextensions.k8s.io", &["customresourcedefinitions"], READ).only(crd_names()),
+        // Whether OpenKruise serves these kinds, too. By name.
+        Rule::new("apps", &["daemonsets"], READ).only(vec![KRUISE_DAEMON.to_owned()]),
+        Rule::new(
+            "admissionregistration.k8s.io",
+            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            READ,
+        )
+        .only(vec![
+            KRUISE_MUTATING_WEBHOOKS.to_owned(),
+            KRUISE_VALIDATING_WEBHOOKS.to_owned(),
+        ]),
         // A job loses the finalizer of the software it was written for, and is deleted when its TTL is over.
         Rule::new(
             KRUISE_GROUP,

@@ -43,3 +43,15 @@ pub const LARDER_NAMESPACE: &str = "larder-system";
 
 /// Namespace in which OpenKruise keeps copied pull secrets; the second of the two.
 pub const KRUISE_SECRET_NAMESPACE: &str = "kruise-daemon-config";
+
+/// Namespace into which OpenKruise's chart installs it unless told otherwise.
+pub const KRUISE_NAMESPACE: &str = "kruise-system";
+
+/// OpenKruise's DaemonSet, whose pods serve NodeImages.
+pub const KRUISE_DAEMON: &str = "kruise-daemon";
+
+/// OpenKruise's MutatingWebhookConfiguration.
+pub const KRUISE_MUTATING_WEBHOOKS: &str = "kruise-mutating-webhook-configuration";
+
+/// OpenKruise's ValidatingWebhookConfiguration.
+pub const KRUISE_VALIDATING_WEBHOOKS: &str = "kruise-validating-webhook-configuration";

@@ -1,15 +1,18 @@
-//! The watch over the CRDs, on a real kube-apiserver: missing, ours, somebody else's, ours again.
+//! The watch over the CRDs, on a real kube-apiserver: missing, ours, somebody else's, ours again; and served by another.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use larder_controller::crd_check::{CrdState, watch_crds};
 use larder_testkit::{ControlPlane, Options, wait_for};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +50,54 @@ async fn becomes(state: &watch::Receiver<CrdState>, what: &str, wanted: impl Fn(
     .unwrap();
 }
 
+/// OpenKruise's daemon on two nodes, and a webhook that is asked about NodeImages.
+async fn serve_by_kruise(client: &Client) {
+    let parameters = PostParams::default();
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": "kruise-system" } })).unwrap();
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces.create(&parameters, &namespace).await.unwrap();
+    let labels = json!({ "control-plane": "daemon" });
+    let daemon = json!({
+        "metadata": { "name": "kruise-daemon" },
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "daemon", "image": "kruise.invalid/daemon:1" }] },
+            },
+        },
+    });
+    let daemons = Api::<DaemonSet>::namespaced(client.clone(), "kruise-system");
+    daemons
+        .create(&parameters, &serde_json::from_value(daemon).unwrap())
+        .await
+        .unwrap();
+    let status = json!({ "status": {
+        "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2,
+    } });
+    daemons
+        .patch_status("kruise-daemon", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+    let webhooks = json!({
+        "metadata": { "name": "kruise-mutating-webhook-configuration" },
+        "webhooks": [{
+            "name": "mnodeimage.kb.io",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "clientConfig": { "url": "https://kruise.invalid/" },
+            "rules": [{
+                "apiGroups": ["apps.kruise.io"], "apiVersions": ["v1alpha1"],
+                "resources": ["nodeimages"], "operations": ["CREATE", "UPDATE"],
+            }],
+        }],
+    });
+    Api::<MutatingWebhookConfiguration>::all(client.clone())
+        .create(&parameters, &serde_json::from_value(webhooks).unwrap())
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn the_answer_follows_the_cluster() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
@@ -77,6 +128,37 @@ async fn the_answer_follows_the_cluster() {
     .await;
     apply(&client, &job).await;
     becomes(&state, "our schema to be accepted again", |state| {
+        *state == CrdState::Fine
+    })
+    .await;
+
+    serve_by_kruise(&client).await;
+    becomes(&state, "OpenKruise to be noticed", |state| {
+        says("kruise-system/kruise-daemon runs on 2 nodes")(state)
+            && says("OpenKruise serves nodeimages in this cluster: its kruise-mutating-webhook-configuration")(state)
+    })
+    .await;
+    let nothing = DeleteParams::default();
+    let daemons = Api::<DaemonSet>::namespaced(client.clone(), "kruise-system");
+    daemons.delete("kruise-daemon", &nothing).await.unwrap();
+    becomes(&state, "its webhooks to be left", |state| {
+        !says("kruise-daemon runs")(state) && says("is asked about them")(state)
+    })
+    .await;
+    // OpenKruise without these kinds is no rival.
+    let webhooks = Api::<MutatingWebhookConfiguration>::all(client.clone());
+    let others = Patch::Json::<()>(
+        serde_json::from_value(json!([
+            { "op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["clonesets"] },
+        ]))
+        .unwrap(),
+    );
+    let parameters = PatchParams::default();
+    webhooks
+        .patch("kruise-mutating-webhook-configuration", &parameters, &others)
+        .await
+        .unwrap();
+    becomes(&state, "the rest of OpenKruise to be accepted", |state| {
         *state == CrdState::Fine
     })
     .await;
