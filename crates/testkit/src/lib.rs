@@ -39,7 +39,7 @@ pub use kubectl::{Kubectl, kubectl, kubectl_edit};
 pub use larder_sample_images as image;
 pub use metaserver::{EdgeRequest, Identity, MetaServer, Uplink};
 pub use name::unique_name;
-pub use node::{Node, NodeOptions, PAUSE_IMAGE};
+pub use node::{Node, NodeOptions, PAUSE_IMAGE, runnable_image};
 pub use port::Port;
 pub use process::{Lifetime, Process, Program, is_running};
 pub use promtool::promtool;

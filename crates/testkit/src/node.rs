@@ -16,10 +16,12 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::Api;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+pub use self::containerd::runnable_image;
 use self::machine::Machine;
 use self::relay::Relay;
 use crate::control_plane::SERVICE;
@@ -65,7 +67,7 @@ impl Node {
         relays.push(Relay::start(&machine, access.address(), access.address())?);
         let mut containerd = containerd::start(&machine)?;
         containerd::wait_ready(&mut containerd, &machine).await?;
-        import(&machine, &containerd::pause_image()?, PAUSE_IMAGE).await?;
+        import(&machine, &runnable_image([])?, PAUSE_IMAGE).await?;
         let kubelet = kubelet::start(&machine, access, name, &options)?;
         let mut node = Self {
             name: name.to_owned(),
@@ -76,7 +78,7 @@ impl Node {
             containerd,
             machine,
         };
-        node.wait_until_ready().await?;
+        node.wait_until_ready(None).await?;
         Ok(node)
     }
 
@@ -92,8 +94,8 @@ impl Node {
     }
 
     /// A connection made on the node, for example to a pod on it.
-    pub async fn connect(&self, address: SocketAddr) -> Result<tokio::net::TcpStream> {
-        self.machine.connect(address).await
+    pub fn connect(&self, address: SocketAddr) -> Result<tokio::net::TcpStream> {
+        self.machine.connect(address)
     }
 
     /// What a path on the node is called here. Only paths below `/run`, `/var/lib/containerd`, `/var/lib/kubelet` and
@@ -133,9 +135,10 @@ impl Node {
     /// Stops the kubelet and starts it with these fields in its configuration beside, or instead of, ours.
     pub async fn reconfigure_kubelet(&mut self, fields: Value) -> Result<()> {
         self.kubelet.kill()?;
+        let last_word = kubelet::last_word(&self.in_the_api().await?);
         self.options.kubelet = fields;
         self.kubelet = kubelet::start(&self.machine, &self.access, &self.name, &self.options)?;
-        self.wait_until_ready().await
+        self.wait_until_ready(last_word).await
     }
 
     /// Kills containerd and starts it again; containers go on meanwhile.
@@ -165,15 +168,20 @@ impl Node {
         kubelet::container_logs(&self.path("/var/log/pods"))
     }
 
-    async fn wait_until_ready(&mut self) -> Result<()> {
+    async fn in_the_api(&self) -> Result<k8s_openapi::api::core::v1::Node> {
+        let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(self.access.client()?);
+        let found = nodes.get(&self.name).await;
+        found.map_err(Error::kube(format!("reading node {}", self.name)))
+    }
+
+    /// What a kubelet before this one said last does not count.
+    async fn wait_until_ready(&mut self, last_word: Option<Time>) -> Result<()> {
         let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(self.access.client()?);
         let name = self.name.clone();
-        // The condition may still stand from before a restart: this kubelet's own start must have reached the API.
-        let started = k8s_openapi::jiff::Timestamp::now();
         self.kubelet
             .wait_ready(READY, async || {
                 let node = nodes.get(&name).await.map_err(|error| error.to_string())?;
-                kubelet::is_ready(&node, started)
+                kubelet::is_ready(&node, last_word.as_ref())
             })
             .await
     }

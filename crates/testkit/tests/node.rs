@@ -51,12 +51,12 @@ async fn a_node_runs_pods_and_leaves_nothing() {
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&answer.stdout), "ok");
 
-    let pids = node.pids();
+    let processes = node.pids();
     let folder = node.path("/run").parent().unwrap().parent().unwrap().to_owned();
     let cgroup = std::path::Path::new("/sys/fs/cgroup/pids").join(folder.file_name().unwrap());
-    assert!(folder.exists() && cgroup.exists() && pids.len() == 3);
+    assert!(folder.exists() && cgroup.exists() && processes.len() == 3);
     drop(node);
-    assert!(!pids.iter().any(|pid| is_running(*pid)));
+    assert!(!processes.iter().any(|pid| is_running(*pid)));
     wait_until(SOON, "folder and cgroups to be gone", async || {
         !folder.exists() && !cgroup.exists()
     })

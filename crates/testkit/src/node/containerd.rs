@@ -99,11 +99,12 @@ pub(super) async fn wait_ready(process: &mut Process, machine: &Machine) -> Resu
         .await
 }
 
-/// An image with nothing but a program that does nothing.
-pub(super) fn pause_image() -> Result<Image> {
+/// An image that pods can run: a program that does nothing until it is told to end, and these layers.
+pub fn runnable_image(layers: impl IntoIterator<Item = Layer>) -> Result<Image> {
     let program = cached(PAUSE, "pause")?;
     let content = std::fs::read(&program).map_err(Error::io(format!("reading {}", program.display())))?;
-    let mut recipe = Recipe::new([Layer::file("pause", 0o755, content)]);
+    let program = Layer::file("pause", 0o755, content);
+    let mut recipe = Recipe::new([program].into_iter().chain(layers));
     recipe.entrypoint = vec!["/pause".to_owned()];
     Ok(recipe.build())
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::containerd::SOCKET;
@@ -60,20 +60,23 @@ fn config(machine: &Machine) -> serde_json::Value {
     })
 }
 
-/// Whether the node said after `started` that it is Ready, and may take pods.
-pub(super) fn is_ready(node: &Node, started: Timestamp) -> Result<(), String> {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let ready = conditions
-        .into_iter()
-        .flatten()
-        .find(|condition| condition.type_ == "Ready")
-        .ok_or("it says nothing of itself yet")?;
+fn readiness(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready")
+}
+
+/// When the kubelet last spoke.
+pub(super) fn last_word(node: &Node) -> Option<Time> {
+    readiness(node)?.last_heartbeat_time.clone()
+}
+
+/// Whether the node said, and not with this last word of an earlier kubelet, that it is Ready, and may take pods.
+pub(super) fn is_ready(node: &Node, last_word: Option<&Time>) -> Result<(), String> {
+    let ready = readiness(node).ok_or("it says nothing of itself yet")?;
     if ready.status != "True" {
         return Err(ready.message.clone().unwrap_or_default());
     }
-    // Times in the API have no fractions of a second.
-    let said = ready.last_heartbeat_time.as_ref().map_or(Timestamp::MIN, |time| time.0);
-    if said.as_second() < started.as_second() {
+    if last_word.is_some() && ready.last_heartbeat_time.as_ref() == last_word {
         return Err("what it says is from before it was started".into());
     }
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());

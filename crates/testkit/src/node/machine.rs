@@ -162,7 +162,7 @@ impl Machine {
     }
 
     /// A connection from its network.
-    pub(super) async fn connect(&self, address: SocketAddr) -> Result<tokio::net::TcpStream> {
+    pub(super) fn connect(&self, address: SocketAddr) -> Result<tokio::net::TcpStream> {
         let doing = format!("connecting to {address} from a node");
         let stream = self.in_its_network(doing.clone(), move || {
             let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
@@ -180,12 +180,13 @@ impl Machine {
         make: impl FnOnce() -> std::io::Result<T> + Send + 'static,
     ) -> Result<T> {
         let network = format!("/proc/{}/ns/net", self.pid().unwrap_or_default());
-        let made = std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             let network = File::open(network)?;
             move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), Some(LinkNameSpaceType::Network))?;
             make()
         });
-        made.join()
+        thread
+            .join()
             .unwrap_or_else(|_| Err(std::io::Error::other("the thread panicked")))
             .map_err(Error::io(doing))
     }
