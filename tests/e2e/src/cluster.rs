@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use kube::Client;
-use larder_testkit::{ControlPlane, Kubectl, Lifetime, Options, Port, Process, Program, Scratch, kubectl, wait_until};
+use larder_testkit::{
+    Access, ControlPlane, Kubectl, Lifetime, Options, Port, Process, Program, Scratch, kubectl, wait_until,
+};
 use serde_json::{Value, json};
 
-use crate::SOON;
 use crate::node::{TestNode, create};
 use crate::programs::program;
+use crate::{SOON, Setup};
 
 /// A control plane, a controller and nodes.
 pub struct Cluster {
@@ -19,12 +21,18 @@ pub struct Cluster {
     /// The control plane.
     pub plane: ControlPlane,
     pub(crate) scratch: Scratch,
+    setup: Setup,
     port: Port,
 }
 
 impl Cluster {
     /// Starts everything and waits until controller and agents are ready. Node N carries the label `e2e/number: "N"`.
     pub async fn start(nodes: usize) -> Self {
+        Self::start_with(Setup::nodes(nodes)).await
+    }
+
+    /// The same with something special about it.
+    pub async fn start_with(setup: Setup) -> Self {
         let options = Options {
             crds: larder_api::crds(),
             controller_manager: true,
@@ -38,15 +46,16 @@ impl Cluster {
         assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
 
         let port = Port::reserve().unwrap();
-        let controller = start_controller(&plane, &scratch, "controller", &port).await;
+        let controller = start_controller(plane.access(), &scratch, "controller", &port, &setup.controller).await;
         let mut cluster = Self {
             nodes: Vec::new(),
             controller,
             plane,
             scratch,
+            setup,
             port,
         };
-        for number in 0..nodes {
+        for number in 0..cluster.setup.nodes {
             let labels = json!({ "e2e/number": number.to_string() });
             let name = format!("node-{number}");
             create(cluster.plane.access(), &name, &labels).await;
@@ -68,17 +77,25 @@ impl Cluster {
     }
 
     async fn join(&mut self, name: &str) {
-        let node = TestNode::start(self.plane.access(), &self.scratch, name).await;
+        let node = TestNode::start(self.plane.access(), &self.scratch, name, &self.setup).await;
         self.nodes.push(node);
     }
 
-    /// A second replica of the controller, ready.
-    pub async fn second_controller(&self) -> Process {
+    /// Kills the controller and starts it with these flags instead of those it had.
+    pub async fn restart_controller(&mut self, flags: &[&str]) {
+        self.controller.kill().unwrap();
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        self.controller = start_controller(self.plane.access(), &self.scratch, "controller", &self.port, &flags).await;
+        self.wait_until_ready().await;
+    }
+
+    /// One more replica of the controller, ready, that reaches the API server this way.
+    pub async fn replica(&self, name: &str, access: &Access) -> Process {
         let port = Port::reserve().unwrap();
-        let mut second = start_controller(&self.plane, &self.scratch, "second", &port).await;
+        let mut replica = start_controller(access, &self.scratch, name, &port, &[]).await;
         let url = format!("http://{}/readyz", port.address());
-        second.wait_ready(SOON, async || answers(&url).await).await.unwrap();
-        second
+        replica.wait_ready(SOON, async || answers(&url).await).await.unwrap();
+        replica
     }
 
     /// Waits until the controller and all agents are ready.
@@ -122,9 +139,12 @@ impl Cluster {
 
     /// kubectl with all permissions; its output if it succeeds.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = kubectl(Kubectl::Current, self.plane.kubeconfig(), arguments)
-            .await
-            .unwrap();
+        self.kubectl_as(self.plane.kubeconfig(), arguments).await
+    }
+
+    /// kubectl with the permissions of this kubeconfig file; its output if it succeeds, else its errors.
+    pub async fn kubectl_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String, String> {
+        let output = kubectl(Kubectl::Current, kubeconfig, arguments).await.unwrap();
         if output.status.success() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         } else {
@@ -134,30 +154,36 @@ impl Cluster {
 
     /// Applies an object as a person does, from a file.
     pub async fn apply(&self, object: &Value) {
+        self.try_apply(object).await.unwrap();
+    }
+
+    /// The same; what kubectl says, either way.
+    pub async fn try_apply(&self, object: &Value) -> Result<String, String> {
         let file = self
             .scratch
             .path()
             .join(format!("{}.json", larder_testkit::unique_name("apply")));
         std::fs::write(&file, object.to_string()).unwrap();
-        self.kubectl(&["apply", "-f", file.to_str().unwrap()]).await.unwrap();
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()]).await
     }
 }
 
-async fn start_controller(plane: &ControlPlane, scratch: &Scratch, name: &str, port: &Port) -> Process {
-    let access = plane.access();
+async fn start_controller(access: &Access, scratch: &Scratch, name: &str, port: &Port, flags: &[String]) -> Process {
     let token = access
         .service_account_token("larder-system", "larder-controller", None)
         .await
         .unwrap();
     let kubeconfig = access.write_kubeconfig(scratch.path(), name, &token).unwrap();
+    let mut args = vec![
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--listen={}", port.address()),
+        "--log=info,kube_client=off,kube_runtime=off,larder_controller=debug".to_owned(),
+    ];
+    args.extend_from_slice(flags);
     Process::start(Program {
         name: "larder-controller",
         path: program("larder-controller").await,
-        args: vec![
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--listen={}", port.address()),
-            "--log=info,kube_client=off,kube_runtime=off,larder_controller=debug".to_owned(),
-        ],
+        args,
         env: vec![],
         log: scratch.path().join(format!("{name}.log")),
         lifetime: Lifetime::Handle,

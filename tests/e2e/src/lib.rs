@@ -7,14 +7,20 @@
 #![allow(clippy::panic, reason = "the same")]
 
 mod cluster;
+mod environment;
 mod node;
 mod programs;
 mod sampling;
+mod setup;
+mod storm;
 mod writing;
 
 pub use cluster::Cluster;
+pub use environment::seed;
 pub use node::TestNode;
-pub use sampling::Orders;
+pub use sampling::{Orders, Seen};
+pub use setup::Setup;
+pub use storm::{NODES as STORM_NODES, Part, Round, Storm};
 
 use std::time::Duration;
 

@@ -1,12 +1,14 @@
 //! One node: a Node object that is Ready, a real containerd, a real agent with a token bound to the node.
 
+use std::path::PathBuf;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use larder_testkit::{Access, Containerd, ContainerdVersion, Lifetime, Port, Process, Program, Scratch};
+use larder_testkit::{Access, Containerd, ContainerdVersion, CriProxy, Lifetime, Port, Process, Program, Scratch};
 use serde_json::{Value, json};
 
-use crate::SOON;
 use crate::programs::program;
+use crate::{SOON, Setup};
 
 /// A node of the cluster.
 pub struct TestNode {
@@ -16,13 +18,22 @@ pub struct TestNode {
     pub containerd: Containerd,
     /// Its agent.
     pub agent: Process,
+    /// What the agent asked of the runtime, if that is recorded.
+    pub recorder: Option<CriProxy>,
+    /// With it one has the permissions of the agent.
+    pub kubeconfig: PathBuf,
+    state: PathBuf,
     port: Port,
 }
 
 impl TestNode {
     /// The Node object must be there.
-    pub(crate) async fn start(access: &Access, scratch: &Scratch, name: &str) -> Self {
+    pub(crate) async fn start(access: &Access, scratch: &Scratch, name: &str, setup: &Setup) -> Self {
         let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+        let recorder = setup.recorded.then(|| CriProxy::start(&containerd.socket()).unwrap());
+        let socket = recorder
+            .as_ref()
+            .map_or_else(|| containerd.socket(), |recorder| recorder.socket().to_owned());
         let token = access
             .service_account_token("larder-system", "larder-agent", Some(name))
             .await
@@ -31,18 +42,20 @@ impl TestNode {
         let port = Port::reserve().unwrap();
         let state = scratch.path().join(format!("state-{name}"));
         std::fs::create_dir(&state).unwrap();
+        let mut args = vec![
+            format!("--node-name={name}"),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--runtime-endpoint=unix://{}", socket.display()),
+            format!("--state-dir={}", state.display()),
+            format!("--listen={}", port.address()),
+            format!("--hosts-dir={}", containerd.hosts_folder().display()),
+            "--log=info,kube_client=off,kube_runtime=off,larder_agent=debug".to_owned(),
+        ];
+        args.extend_from_slice(&setup.agent);
         let agent = Process::start(Program {
             name: "larder-agent",
             path: program("larder-agent").await,
-            args: vec![
-                format!("--node-name={name}"),
-                format!("--kubeconfig={}", kubeconfig.display()),
-                format!("--runtime-endpoint=unix://{}", containerd.socket().display()),
-                format!("--state-dir={}", state.display()),
-                format!("--listen={}", port.address()),
-                format!("--hosts-dir={}", containerd.hosts_folder().display()),
-                "--log=info,kube_client=off,kube_runtime=off,larder_agent=debug".to_owned(),
-            ],
+            args,
             env: vec![],
             log: scratch.path().join(format!("agent-{name}.log")),
             lifetime: Lifetime::Handle,
@@ -52,8 +65,20 @@ impl TestNode {
             name: name.to_owned(),
             containerd,
             agent,
+            recorder,
+            kubeconfig,
+            state,
             port,
         }
+    }
+
+    /// Takes the agent away with everything it keeps on disk, its key too, and starts one anew.
+    pub async fn reinstall_agent(&mut self) {
+        self.agent.kill().unwrap();
+        std::fs::remove_dir_all(&self.state).unwrap();
+        std::fs::create_dir(&self.state).unwrap();
+        self.agent.restart().unwrap();
+        self.wait_until_ready().await;
     }
 
     /// Waits until the agent is ready.

@@ -7,6 +7,8 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::environment;
+
 /// Cargo builds binaries of other packages for no test; without this a test could run an old one.
 static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
 
@@ -14,7 +16,13 @@ const BUILD: Duration = Duration::from_mins(10);
 
 /// The path of a program, which is built first if need be.
 pub(crate) async fn program(name: &str) -> PathBuf {
-    FOLDER.get_or_init(build).await.join(name)
+    FOLDER
+        .get_or_init(async || match environment::programs() {
+            Some(folder) => folder,
+            None => build().await,
+        })
+        .await
+        .join(name)
 }
 
 async fn build() -> PathBuf {

@@ -1,0 +1,121 @@
+//! What an operator tells the controller by its flags: the feature gate, the pause, the limit of the whole fleet.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+use larder_api::{ImageListPullJob, ImagePullJob};
+use larder_e2e::{Cluster, SOON, Setup};
+use larder_testkit::image::Recipe;
+use larder_testkit::{Auth, Link, Registry, Throttle, wait_for, wait_until};
+use serde_json::json;
+
+const OFF: &str = "feature gate ImagePullJobGate is off";
+
+/// Without other replicas it need not wait for a lease.
+const ALONE: &str = "--leader-elect=false";
+
+#[tokio::test]
+async fn a_controller_with_its_gate_off_then_paused_then_limited() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let line = Throttle::start(registry.address()).await.unwrap();
+    // Half a second for an image, so that pulls overlap if they may.
+    line.set(Link::bytes_per_second(512 * 1024));
+    let mut images = Vec::new();
+    for number in 0..3 {
+        let recipe = Recipe::random(70 + number, 1, 256 * 1024);
+        let repository = format!("flags/{number}");
+        registry.push(&recipe.build(), &repository, "v1").await.unwrap();
+        images.push(format!("{}/{repository}:v1", line.host()));
+    }
+    let setup = Setup {
+        controller: vec!["--feature-gates=ImagePullJobGate=false".into(), ALONE.into()],
+        ..Setup::nodes(3)
+    };
+    let mut cluster = Cluster::start_with(setup).await;
+
+    cluster.submit("job-0", &images[0], &json!({})).await;
+    cluster
+        .apply(&json!({
+            "apiVersion": "apps.kruise.io/v1beta1",
+            "kind": "ImageListPullJob",
+            "metadata": { "name": "list", "namespace": "default" },
+            "spec": { "images": images, "parallelism": 10 },
+        }))
+        .await;
+    told_once(&cluster).await;
+
+    cluster.restart_controller(&["--pause", ALONE]).await;
+    wait_for(SOON, "the job to say that the fleet is paused", async || {
+        let message = cluster.status("job-0").await.message.unwrap_or_default();
+        if message.contains("paused for the whole fleet") {
+            Ok(())
+        } else {
+            Err(message)
+        }
+    })
+    .await
+    .unwrap();
+    for node in &cluster.nodes {
+        assert!(cluster.node_image(&node.name).await.spec.images.is_empty());
+    }
+
+    // The job and the children of the list: four times three orders, two of them at a time.
+    let orders = cluster.watch_all_orders();
+    cluster.restart_controller(&["--max-active-pulls=2", ALONE]).await;
+    let status = cluster.finished("job-0").await;
+    assert_eq!((status.desired, status.succeeded), (3, 3));
+    let lists = Api::<ImageListPullJob>::namespaced(cluster.client(), "default");
+    wait_until(SOON, "the list to end", async || {
+        let status = lists.get("list").await.unwrap().status.unwrap_or_default();
+        status.completion_time.is_some() && status.succeeded == 3
+    })
+    .await
+    .unwrap();
+    let seen = orders.end(9).await;
+    assert_eq!(seen.most, 2, "orders without a result at one moment, over all jobs");
+}
+
+/// Both jobs are told, each by a single write; nothing else happens to them, and NodeImages are kept all the same.
+async fn told_once(cluster: &Cluster) {
+    let jobs = Api::<ImagePullJob>::namespaced(cluster.client(), "default");
+    let lists = Api::<ImageListPullJob>::namespaced(cluster.client(), "default");
+    let told = wait_for(SOON, "both jobs to be told", async || {
+        let (job, list) = (jobs.get("job-0").await.unwrap(), lists.get("list").await.unwrap());
+        let said = cluster
+            .kubectl(&["get", "imagelistpulljob", "list", "-o", "yaml"])
+            .await?;
+        let message = job.status.as_ref().and_then(|status| status.message.clone());
+        if message.as_deref() == Some(OFF) && said.contains(OFF) {
+            Ok((job.resource_version(), list.resource_version()))
+        } else {
+            Err(format!("{message:?} {said}"))
+        }
+    })
+    .await
+    .unwrap();
+    // Whatever the controller still had to write, it writes before it sees to a node that comes now.
+    cluster.create_node("later").await;
+    wait_until(SOON, "the NodeImage of a new Node", async || {
+        cluster.kubectl(&["get", "nodeimage", "later"]).await.is_ok()
+    })
+    .await
+    .unwrap();
+    cluster.kubectl(&["delete", "node", "later"]).await.unwrap();
+    wait_until(SOON, "the NodeImage to go", async || {
+        cluster.kubectl(&["get", "nodeimage", "later"]).await.is_err()
+    })
+    .await
+    .unwrap();
+    let (job, list) = (jobs.get("job-0").await.unwrap(), lists.get("list").await.unwrap());
+    assert_eq!((job.resource_version(), list.resource_version()), told, "written again");
+    let writers = |fields: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry]| {
+        let status = fields
+            .iter()
+            .filter(|entry| entry.subresource.as_deref() == Some("status"));
+        status.count()
+    };
+    assert_eq!((writers(job.managed_fields()), writers(list.managed_fields())), (1, 1));
+    let children = jobs.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(children.len(), 1, "a list got children while the gate was off");
+}
