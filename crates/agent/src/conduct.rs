@@ -257,6 +257,7 @@ impl Conductor {
                         let end = Ended::Failed {
                             reason: Reason::Internal,
                             words: words(),
+                            retry_after: None,
                         };
                         self.board.ended(run, end, now, &wall);
                     }

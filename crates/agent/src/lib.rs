@@ -30,6 +30,7 @@ mod pull;
 mod report;
 mod settings;
 mod slot;
+mod survey;
 mod wants;
 
 pub mod once;
@@ -46,6 +47,7 @@ use larder_telemetry::Health;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::ledger::Ledger;
 pub use crate::ledger::LedgerError;
@@ -86,8 +88,13 @@ pub enum AgentError {
     TaskEnded,
 }
 
-/// Runs the agent until `stop`.
+/// Runs the agent until `stop`. Every line that it logs names its node: one process may run several agents.
 pub async fn run(settings: Settings, parts: Parts, stop: CancellationToken) -> Result<(), AgentError> {
+    let span = tracing::error_span!("agent", node = %settings.node);
+    run_tasks(settings, parts, stop).instrument(span).await
+}
+
+async fn run_tasks(settings: Settings, parts: Parts, stop: CancellationToken) -> Result<(), AgentError> {
     let Parts {
         client,
         runtime,
@@ -107,59 +114,71 @@ pub async fn run(settings: Settings, parts: Parts, stop: CancellationToken) -> R
     let api = node_images::NodeImages::new(client, settings.node.as_str());
 
     let mut tasks = JoinSet::new();
-    tasks.spawn(desired::run(
-        desired::Desired {
-            api: api.clone(),
-            orders: orders_sender,
-            seen: seen_sender,
-            silence: settings.silence,
-            health: health.part("api"),
-        },
-        stop.clone(),
-    ));
-    tasks.spawn(inventory::run(
-        inventory::Inventory {
-            source: runtime,
-            slot: slot.clone(),
-            picture: picture_sender,
-            refresh: Arc::clone(&refresh),
-            clock: clock.clone(),
-            pin_share: settings.pin_share,
-            health: health.part("runtime"),
-        },
-        stop.clone(),
-    ));
-    tasks.spawn(report::run(
-        report::Report {
-            api,
-            shown,
-            seen,
-            public_key: credentials.public_key(),
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-        },
-        stop.clone(),
-    ));
-    tasks.spawn(conduct::run(
-        conduct::Conductor::new(
-            conduct::Tools {
-                settings,
-                slot,
-                credentials: Arc::new(credentials),
-                clock,
-                metrics,
-                ledger,
-                refresh,
+    tasks.spawn(
+        desired::run(
+            desired::Desired {
+                api: api.clone(),
+                orders: orders_sender,
+                seen: seen_sender,
+                silence: settings.silence,
+                health: health.part("api"),
             },
-            conduct::Channels {
-                orders,
-                picture,
-                shown: shown_sender,
+            stop.clone(),
+        )
+        .in_current_span(),
+    );
+    tasks.spawn(
+        inventory::run(
+            inventory::Inventory {
+                source: runtime,
+                slot: slot.clone(),
+                picture: picture_sender,
+                refresh: Arc::clone(&refresh),
+                clock: clock.clone(),
+                pin_share: settings.pin_share,
+                health: health.part("runtime"),
             },
-            memory,
-        ),
-        stop.clone(),
-    ));
+            stop.clone(),
+        )
+        .in_current_span(),
+    );
+    tasks.spawn(
+        report::run(
+            report::Report {
+                api,
+                shown,
+                seen,
+                public_key: credentials.public_key(),
+                clock: clock.clone(),
+                metrics: metrics.clone(),
+            },
+            stop.clone(),
+        )
+        .in_current_span(),
+    );
+    tasks.spawn(
+        conduct::run(
+            conduct::Conductor::new(
+                conduct::Tools {
+                    settings,
+                    slot,
+                    credentials: Arc::new(credentials),
+                    clock,
+                    metrics,
+                    ledger,
+                    refresh,
+                },
+                conduct::Channels {
+                    orders,
+                    picture,
+                    shown: shown_sender,
+                },
+                memory,
+            ),
+            stop.clone(),
+        )
+        .in_current_span(),
+    );
     let mut outcome = Ok(());
     while let Some(ended) = tasks.join_next().await {
         if ended.is_err() || !stop.is_cancelled() {

@@ -123,9 +123,10 @@ pub async fn pull(
 
 fn spec(request: &Request) -> NodeImageSpec {
     let mut images: BTreeMap<String, ImageSpec> = BTreeMap::new();
-    for image in &request.images {
+    for (place, image) in request.images.iter().enumerate() {
         let tag = ImageTagSpec {
             tag: image.tag_text(),
+            position: i32::try_from(place).ok(),
             image_pull_policy: Some(request.when.as_str().to_owned()),
             pull_policy: ImageTagPullPolicy {
                 timeout_seconds: request.timeout_seconds,
@@ -135,7 +136,7 @@ fn spec(request: &Request) -> NodeImageSpec {
             ..ImageTagSpec::default()
         };
         let tags = &mut images.entry(image.name().to_owned()).or_default().tags;
-        if !tags.contains(&tag) {
+        if tags.iter().all(|known| known.tag != tag.tag) {
             tags.push(tag);
         }
     }

@@ -10,10 +10,10 @@ use larder_api::NodeImageSpec;
 use larder_api::contract::OrderId;
 use larder_model::{ByteSize, ImageRef, NodeName, Reason};
 use larder_planner::node::{Ended, Entry, Image, Measured, Promise, judge, room_for};
-use larder_registry::{Credential, Platform, RegistryClient};
+use larder_registry::{Credential, RegistryClient, RegistryError};
 use larder_runtime::{ImageRuntime, PullRequest, RuntimeError, Sandbox};
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::checks;
 use crate::credentials::{Credentials, Logins};
@@ -26,9 +26,6 @@ const FIRST_LOOKS: [Duration; 3] = [
     Duration::from_millis(500),
 ];
 const LATER_LOOKS: Duration = Duration::from_secs(1);
-
-/// How long a registry may take to tell an image's size. It is asked only to look before leaping.
-const SIZE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Bytes of a running pull.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +61,8 @@ pub(crate) struct Try {
 pub(crate) struct Failure {
     pub(crate) reason: Reason,
     pub(crate) words: String,
+    /// How long the registry asks to be left alone.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl Failure {
@@ -71,13 +70,43 @@ impl Failure {
         Self {
             reason,
             words: words.into(),
+            retry_after: None,
+        }
+    }
+
+    /// The registry asks to be left alone for so long.
+    fn patient(self, retry_after: Option<Duration>) -> Self {
+        let words = match retry_after {
+            Some(wait) => format!("{} (the registry asks to wait {} s)", self.words, wait.as_secs()),
+            None => self.words,
+        };
+        Self {
+            words,
+            retry_after,
+            ..self
         }
     }
 }
 
 impl From<RuntimeError> for Failure {
     fn from(error: RuntimeError) -> Self {
-        Self::new(error.reason(), error.runtime_text())
+        Self::new(error.reason(), error.runtime_text()).patient(error.retry_after())
+    }
+}
+
+impl From<RegistryError> for Failure {
+    fn from(error: RegistryError) -> Self {
+        Self::new(error.reason, error.message).patient(error.retry_after)
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed {
+            reason: failure.reason,
+            words: failure.words,
+            retry_after: failure.retry_after,
+        }
     }
 }
 
@@ -88,7 +117,7 @@ impl Puller {
         self.promises.lock().await.remove(&attempt.run);
         match end {
             Ok(image) => Ended::Pulled(image),
-            Err(Failure { reason, words }) => Ended::Failed { reason, words },
+            Err(failure) => failure.into(),
         }
     }
 
@@ -127,7 +156,15 @@ impl Puller {
                 Ok(pulled) => return pulled_and_there(&*runtime, image, pulled).await,
                 // The next login may be the right one. Any other trouble is the same for all of them.
                 Err(error) if error.reason() == Reason::AuthDenied => last = Some(error),
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    let said = error.retry_after();
+                    let failure = Failure::from(error);
+                    if failure.reason != Reason::RateLimited || said.is_some() {
+                        return Err(failure);
+                    }
+                    let wait = self.patience(image, request.auth.clone()).await;
+                    return Err(failure.patient(wait));
+                }
             }
         }
         let mut denied = last.map_or_else(
@@ -194,7 +231,12 @@ impl Puller {
         if asked("disk") {
             let fs = runtime.image_fs().await?;
             measured.image_fs = Some((fs.capacity, fs.free));
-            measured.missing = self.size(image, logins).await.ok();
+            measured.image_fs_used = Some(fs.used);
+            measured.missing = self
+                .survey(image, runtime, logins)
+                .await
+                .ok()
+                .map(|survey| survey.missing);
         }
         // Held over judging and promising, so that two pulls are not promised the same room.
         let mut promises = self.promises.lock().await;
@@ -207,22 +249,6 @@ impl Puller {
             promises.insert(attempt.run, room_for(missing));
         }
         Ok(())
-    }
-
-    /// Compressed bytes of the image, asked of the registry.
-    pub(crate) async fn size(&self, image: &ImageRef, logins: Vec<Credential>) -> Result<ByteSize, Failure> {
-        let ask = async {
-            let repository = self.registry.repository(image, logins)?;
-            repository.image_for(&Platform::of_this_machine()).await
-        };
-        match timeout(SIZE_LIMIT, ask).await {
-            Ok(Ok(image)) => Ok(image.download_size()),
-            Ok(Err(error)) => Err(Failure::new(error.reason, error.message)),
-            Err(_) => Err(Failure::new(
-                Reason::Unreachable,
-                "the registry did not tell the image's size in time",
-            )),
-        }
     }
 }
 
@@ -245,6 +271,7 @@ async fn pulled_and_there(
         Some(there) => Ok(Image {
             id: there.id,
             digest: pulled.digest.map(|digest| digest.to_string()),
+            bytes: pulled.download.map(|size| size.0),
         }),
         None => Err(Failure::new(
             Reason::Internal,

@@ -15,7 +15,7 @@ mod references;
 mod services;
 mod version;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use larder_model::{Digest, ImageRef};
@@ -125,15 +125,20 @@ impl ImageRuntime for ContainerdRuntime {
         let before = self.target(&request.image).await?;
         let flight = self.gauge().begin(request);
         let pulled = self.cri.pull(request).await?;
-        drop(flight);
         let digest = self.target(&request.image).await?;
+        let download = self.gauge().total(&flight, digest.as_ref()).await;
+        drop(flight);
         if before.is_some() && before != digest {
             // The image is there, which is what was asked for; a pin that could not follow is found by the next `pin`.
             if let Err(error) = self.references().follow(&request.image).await {
                 warn!(image = %request.image, error = error.text(), "own references did not follow a pulled image");
             }
         }
-        Ok(PulledImage { digest, ..pulled })
+        Ok(PulledImage {
+            digest,
+            download,
+            ..pulled
+        })
     }
 
     async fn remove(&self, image: &ImageRef) -> Result<(), RuntimeError> {
@@ -146,6 +151,17 @@ impl ImageRuntime for ContainerdRuntime {
 
     async fn progress(&self, image: &ImageRef) -> Result<Option<Progress>, RuntimeError> {
         self.gauge().read(image).await
+    }
+
+    /// Where containerd is told to discard layers once they are unpacked, they count as missing.
+    async fn held_blobs(&self, blobs: &[Digest]) -> Result<Option<BTreeSet<Digest>>, RuntimeError> {
+        let mut held = BTreeSet::new();
+        for blob in blobs {
+            if self.services.blob(&blob.to_string()).await?.is_some() {
+                held.insert(blob.clone());
+            }
+        }
+        Ok(Some(held))
     }
 
     async fn pin(&self, image: &ImageRef) -> Result<(), RuntimeError> {

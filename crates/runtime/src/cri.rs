@@ -156,6 +156,7 @@ impl ImageRuntime for CriRuntime {
             .await?
             .ok_or(RuntimeError::NotShown { doing })?;
         Ok(PulledImage {
+            download: None,
             digest: there.digest_in(&request.image),
             id: there.id,
             size: there.size,

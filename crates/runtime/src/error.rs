@@ -138,6 +138,14 @@ impl RuntimeError {
         }
     }
 
+    /// How long the registry asks to be left alone, where it said so to us.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Registry { source, .. } => source.retry_after,
+            _ => None,
+        }
+    }
+
     /// The whole chain in one line, for a status message.
     pub fn text(&self) -> String {
         chain(self)

@@ -9,11 +9,12 @@ mod holdings;
 mod script;
 mod trace;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
-use larder_model::ImageRef;
+use larder_model::{Digest, ImageRef};
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -102,6 +103,11 @@ impl FakeRuntime {
     /// The filesystem it reports.
     pub fn set_image_fs(&self, image_fs: ImageFs) {
         self.lock().image_fs = image_fs;
+    }
+
+    /// The blobs that it says it holds. Before the first call it does not tell, like a runtime that has no such call.
+    pub fn set_blobs(&self, blobs: impl IntoIterator<Item = Digest>) {
+        self.lock().blobs = Some(blobs.into_iter().collect());
     }
 
     /// Name and version it reports.
@@ -227,6 +233,13 @@ impl ImageRuntime for FakeRuntime {
     async fn progress(&self, image: &ImageRef) -> Result<Option<Progress>, RuntimeError> {
         self.check("ask for progress", |capabilities| &capabilities.progress)?;
         Ok(self.lock().progress(image, Instant::now()))
+    }
+
+    async fn held_blobs(&self, blobs: &[Digest]) -> Result<Option<BTreeSet<Digest>>, RuntimeError> {
+        self.check_up("look up blobs")?;
+        let holdings = self.lock();
+        let held = holdings.blobs.as_ref();
+        Ok(held.map(|held| blobs.iter().filter(|blob| held.contains(*blob)).cloned().collect()))
     }
 
     async fn pin(&self, image: &ImageRef) -> Result<(), RuntimeError> {

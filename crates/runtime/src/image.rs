@@ -66,6 +66,9 @@ pub struct PulledImage {
     pub digest: Option<Digest>,
     /// What the runtime says it takes up.
     pub size: ByteSize,
+    /// Compressed bytes of its configuration and layers, those that were there before included. `None` where the
+    /// runtime does not tell.
+    pub download: Option<ByteSize>,
 }
 
 /// Bytes of a running pull.
@@ -84,6 +87,8 @@ pub struct ImageFs {
     pub path: PathBuf,
     /// Its size.
     pub capacity: ByteSize,
+    /// What anybody has written to it. Less than `capacity` without `free`: filesystems keep something back for root.
+    pub used: ByteSize,
     /// What an ordinary process may still write.
     pub free: ByteSize,
     /// What images take up of it, where the runtime tells.

@@ -36,6 +36,12 @@ pub(crate) async fn measure(
     Ok(ImageFs {
         path,
         capacity: ByteSize(answer.f_blocks.saturating_mul(answer.f_frsize)),
+        used: ByteSize(
+            answer
+                .f_blocks
+                .saturating_sub(answer.f_bfree)
+                .saturating_mul(answer.f_frsize),
+        ),
         free: ByteSize(answer.f_bavail.saturating_mul(answer.f_frsize)),
         used_by_images,
     })
@@ -53,7 +59,8 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(fs.path, Path::new("/var/lib/images"));
-        assert!(ByteSize(0) < fs.capacity && fs.free <= fs.capacity);
+        assert!(ByteSize(0) < fs.capacity && fs.used + fs.free <= fs.capacity);
+        assert!(ByteSize(0) < fs.used);
     }
 
     #[tokio::test]

@@ -1,9 +1,9 @@
 //! The one face that every runtime shows to the rest of Larder.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
-use larder_model::ImageRef;
+use larder_model::{Digest, ImageRef};
 
 use crate::{
     capability::Capabilities,
@@ -46,6 +46,11 @@ pub trait ImageRuntime: Send + Sync {
     ///
     /// `done == total` means that every byte has arrived, not that the image is ready: unpacking comes after.
     async fn progress(&self, image: &ImageRef) -> Result<Option<Progress>, RuntimeError>;
+
+    /// Which of these blobs are on the node, so that a pull would not fetch them. `None`: this runtime does not tell.
+    async fn held_blobs(&self, _blobs: &[Digest]) -> Result<Option<BTreeSet<Digest>>, RuntimeError> {
+        Ok(None)
+    }
 
     /// Keeps the image from the kubelet's clean-up until [`unpin`](Self::unpin). Returns when the runtime reports it as
     /// pinned. Calling it again moves the pin to where the tag points now.
@@ -101,6 +106,10 @@ impl<R: ImageRuntime + ?Sized> ImageRuntime for Arc<R> {
 
     async fn progress(&self, image: &ImageRef) -> Result<Option<Progress>, RuntimeError> {
         (**self).progress(image).await
+    }
+
+    async fn held_blobs(&self, blobs: &[Digest]) -> Result<Option<BTreeSet<Digest>>, RuntimeError> {
+        (**self).held_blobs(blobs).await
     }
 
     async fn pin(&self, image: &ImageRef) -> Result<(), RuntimeError> {

@@ -16,7 +16,7 @@ mod oci;
 mod sweep;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -165,6 +165,7 @@ impl ImageRuntime for LayoutRuntime {
             id: there.id,
             digest: Some(shown.target.source.digest),
             size: there.size,
+            download: Some(found.download_size()),
         })
     }
 
@@ -185,6 +186,16 @@ impl ImageRuntime for LayoutRuntime {
 
     async fn progress(&self, image: &ImageRef) -> Result<Option<Progress>, RuntimeError> {
         Ok(self.meters.read(image))
+    }
+
+    async fn held_blobs(&self, blobs: &[Digest]) -> Result<Option<BTreeSet<Digest>>, RuntimeError> {
+        let blobs = blobs.to_vec();
+        self.with_files(move |files, _| {
+            // What is not whole yet lies elsewhere.
+            let held = blobs.into_iter().filter(|digest| files.blob(digest).is_file());
+            Ok(Some(held.collect()))
+        })
+        .await
     }
 
     async fn pin(&self, image: &ImageRef) -> Result<(), RuntimeError> {

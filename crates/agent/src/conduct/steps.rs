@@ -7,6 +7,7 @@ use larder_model::Reason;
 use larder_planner::node::{Chore, Ended, Found, Image, Key};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::{Conductor, Done, Job};
 use crate::metrics::PullLabels;
@@ -33,6 +34,7 @@ impl Conductor {
                 Ok(Some(there)) => Found::Present(Image {
                     digest: there.digest_in(&image).map(|digest| digest.to_string()),
                     id: there.id,
+                    bytes: None,
                 }),
                 Ok(None) => Found::Absent,
                 Err(error) => Found::Unknown(error.reason(), error.runtime_text()),
@@ -91,7 +93,7 @@ impl Conductor {
                 tracing::info!(run, seconds = took.as_secs_f64(), "pull succeeded");
                 self.tools.refresh.notify_one();
             }
-            Ended::Failed { reason, words } => {
+            Ended::Failed { reason, words, .. } => {
                 self.count("failed", reason.as_str());
                 tracing::info!(run, %reason, words, "pull failed");
             }
@@ -146,7 +148,7 @@ impl Conductor {
     }
 
     fn spawn(&mut self, job: Job, work: impl Future<Output = Done> + Send + 'static) {
-        let id = self.tasks.spawn(work).id();
+        let id = self.tasks.spawn(work.in_current_span()).id();
         self.jobs.insert(id, job);
     }
 }

@@ -24,10 +24,8 @@ fn other_architecture() -> Platform {
 #[tokio::test]
 async fn a_public_image_by_tag_and_by_digest(#[case] version: ContainerdVersion) {
     let registry = Registry::start(Auth::Open).await.unwrap();
-    let first = registry
-        .push(&Recipe::random(1, 2, MIB).build(), "app", "1")
-        .await
-        .unwrap();
+    let image = Recipe::random(1, 2, MIB).build();
+    let first = registry.push(&image, "app", "1").await.unwrap();
     let second = registry
         .push(&Recipe::random(2, 1, MIB).build(), "other", "2")
         .await
@@ -44,6 +42,12 @@ async fn a_public_image_by_tag_and_by_digest(#[case] version: ContainerdVersion)
         "{status:?}"
     );
     assert_eq!(status.attempts, Some(1));
+    let size = i64::try_from(image.content_size()).unwrap();
+    assert_eq!(
+        (status.bytes_done, status.bytes_total),
+        (Some(size), Some(size)),
+        "however short the pull was"
+    );
 
     let wanted = node.pull(&second.by_digest, |_| {}).await;
     assert_eq!(wanted.tag, second.digest);
@@ -310,7 +314,7 @@ async fn with_the_limit_at_one_the_runtime_gets_one_pull_at_a_time() {
     node.until_phase(&second, Phase::Succeeded).await;
 }
 
-async fn connected(containerd: &Containerd) -> std::sync::Arc<dyn larder_runtime::ImageRuntime> {
+pub(crate) async fn connected(containerd: &Containerd) -> std::sync::Arc<dyn larder_runtime::ImageRuntime> {
     let endpoint = larder_runtime::RuntimeEndpoint::at(containerd.socket());
     larder_runtime::connect(&endpoint, std::path::Path::new("/"))
         .await
@@ -401,4 +405,38 @@ async fn an_image_removed_by_hand_comes_back(#[case] version: ContainerdVersion)
     .unwrap();
     let again = node.until_phase(&wanted, Phase::Succeeded).await;
     assert_eq!(again.version, first.version);
+}
+
+#[tokio::test]
+async fn an_alias_takes_no_name_that_somebody_else_gave() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let ours = registry
+        .push(&Recipe::random(1, 1, 1000).build(), "ours", "1")
+        .await
+        .unwrap();
+    let theirs = registry
+        .push(&Recipe::random(2, 1, 1000).build(), "theirs", "1")
+        .await
+        .unwrap();
+    let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+    let runtime = connected(&containerd).await;
+    let image = |text: &str| larder_model::ImageRef::parse(text).unwrap();
+    let request = larder_runtime::PullRequest::new(image(&theirs.reference));
+    let before = runtime.pull(&request).await.unwrap();
+    let node = Node::new().await;
+    let _agent = node.containerd(&containerd, Change::default());
+    let wanted = node
+        .pull(&ours.reference, |entry| entry.alias = Some(theirs.reference.clone()))
+        .await;
+    let status = node
+        .until(&wanted, "a word about the name", |status| status.message.is_some())
+        .await;
+    assert_eq!(status.phase(), Phase::Succeeded, "the image itself is there");
+    let message = status.message.unwrap();
+    assert!(
+        message.contains("not under the name") && message.contains("not ours"),
+        "{message}"
+    );
+    let after = runtime.status(&image(&theirs.reference)).await.unwrap().unwrap();
+    assert_eq!(after.id, before.id, "it is still theirs");
 }

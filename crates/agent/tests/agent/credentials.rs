@@ -12,10 +12,11 @@ use rstest::rstest;
 
 use super::scene::{Change, Node, SOON};
 
-const JOB: &str = "11111111-2222-3333-4444-555555555555";
+/// The job that everything is sealed for.
+pub(crate) const JOB: &str = "11111111-2222-3333-4444-555555555555";
 
 /// Seals what the controller would seal: for this node, object, image and job.
-async fn sealed(node: &Node, reference: &str, user: &str, password: &str) -> SealedCredential {
+pub(crate) async fn sealed(node: &Node, reference: &str, user: &str, password: &str) -> SealedCredential {
     let published = async || {
         let object = node.get().await;
         let key = object
@@ -46,7 +47,7 @@ async fn sealed(node: &Node, reference: &str, user: &str, password: &str) -> Sea
     }
 }
 
-fn claimed(entry: &mut ImageTagSpec, credential: &SealedCredential) {
+pub(crate) fn claimed(entry: &mut ImageTagSpec, credential: &SealedCredential) {
     entry.claims = vec![Claim {
         uid: JOB.to_owned(),
         version: entry.version,
@@ -163,6 +164,33 @@ async fn an_open_image_is_not_pulled_while_its_named_secret_is_missing() {
     agent.stop().await;
     let listed = containerd.ctr(["images", "ls", "-q"]).await.unwrap();
     assert!(listed.stdout.is_empty(), "it was pulled as nobody");
+}
+
+#[tokio::test]
+async fn an_entry_that_comes_before_its_credentials_waits_and_uses_up_no_try() {
+    let scene = private(ContainerdVersion::V2).await;
+    let node = &scene.node;
+    let _agent = node.containerd(&scene.containerd, Change::default());
+    let credential = sealed(node, &scene.reference, "ann", "s3cret").await;
+    let wanted = node
+        .pull(&scene.reference, |entry| {
+            claimed(entry, &credential);
+            entry.pull_policy.backoff_limit = 0;
+        })
+        .await;
+    let status = node
+        .until(&wanted, "a word about the credentials", |status| {
+            status.reason() == Some(Reason::CredentialsUnreadable)
+        })
+        .await;
+    assert_eq!((status.phase(), status.attempts.unwrap_or(0)), (Phase::Waiting, 0));
+    node.seal(vec![credential]).await;
+    let status = node.until_done(&wanted).await;
+    assert_eq!(
+        (status.phase(), status.attempts),
+        (Phase::Succeeded, Some(1)),
+        "{status:?}"
+    );
 }
 
 #[tokio::test]

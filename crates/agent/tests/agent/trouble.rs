@@ -180,24 +180,3 @@ async fn the_disk_check_refuses_what_would_not_fit_before_a_byte_is_fetched() {
     let wanted = node.pull(&format!("{}/small:1", line.host()), check).await;
     node.until_phase(&wanted, Phase::Succeeded).await;
 }
-
-#[tokio::test]
-async fn a_dry_run_reports_size_and_room_and_pulls_nothing() {
-    let registry = Registry::start(Auth::Open).await.unwrap();
-    let image = Recipe::random(1, 2, MIB).build();
-    let pushed = registry.push(&image, "app", "1").await.unwrap();
-    let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
-    let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default());
-    let wanted = node.pull(&pushed.reference, |entry| entry.dry_run = true).await;
-    let status = node.until_done(&wanted).await;
-    assert_eq!(
-        (status.phase(), status.bytes_done, status.last_succeeded.is_none()),
-        (Phase::Succeeded, Some(0), true),
-        "{status:?}"
-    );
-    assert!(status.bytes_total.unwrap() >= 2 * i64::try_from(MIB).unwrap());
-    assert_eq!(status.digest, Some(pushed.digest));
-    let listed = containerd.ctr(["images", "ls", "-q"]).await.unwrap();
-    assert!(listed.stdout.is_empty());
-}

@@ -66,6 +66,8 @@ pub struct Image {
     pub id: String,
     /// Digest of the manifest, where the runtime keeps one.
     pub digest: Option<String>,
+    /// Compressed bytes of all of it, where a pull told.
+    pub bytes: Option<u64>,
 }
 
 /// Answer to [`Step::Look`].
@@ -90,6 +92,8 @@ pub enum Ended {
         reason: Reason,
         /// The runtime's or our own words.
         words: String,
+        /// How long the registry asks to be left alone.
+        retry_after: Option<Duration>,
     },
     /// The time was over.
     TimedOut,

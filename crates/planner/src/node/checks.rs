@@ -20,6 +20,8 @@ pub struct Measured {
     pub memory: Option<f64>,
     /// Size and free bytes of the image filesystem.
     pub image_fs: Option<(ByteSize, ByteSize)>,
+    /// What is used of it, where known; filesystems keep something back, so it may be less than what is not free.
+    pub image_fs_used: Option<ByteSize>,
     /// Compressed bytes of the image that are not on the node yet.
     pub missing: Option<ByteSize>,
 }
@@ -65,7 +67,9 @@ fn disk(measured: &Measured, promise: Promise) -> Result<(), String> {
         return Ok(());
     };
     let used = capacity - free;
-    usage("disk", Some(share(used, capacity)))?;
+    // Upstream's share, which is also `df`'s: what is kept back for root counts neither as used nor as available.
+    let written = measured.image_fs_used.unwrap_or(used);
+    usage("disk", Some(share(written, written + free)))?;
     let Some(missing) = measured.missing.filter(|missing| missing.0 > 0) else {
         return Ok(());
     };
@@ -149,6 +153,20 @@ mod tests {
             ..PROMISE
         };
         assert_eq!(judge(&texts(&["disk"]), &measured, promise).is_ok(), fits);
+    }
+
+    #[rstest]
+    #[case::at_the_limit(76, 19, true)]
+    #[case::above(77, 19, false)]
+    #[case::most_is_kept_back_for_root(4, 1, true)]
+    #[case::nothing_is_there(0, 0, true)]
+    fn what_is_kept_back_for_root_is_neither_used_nor_free(#[case] used: u64, #[case] free: u64, #[case] passes: bool) {
+        let measured = Measured {
+            image_fs: Some((ByteSize(100), ByteSize(free))),
+            image_fs_used: Some(ByteSize(used)),
+            ..Measured::default()
+        };
+        assert_eq!(judge(&texts(&["disk"]), &measured, PROMISE).is_ok(), passes);
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn pulled(id: &str) -> Ended {
     Ended::Pulled(Image {
         id: id.into(),
         digest: Some(format!("sha256:{id}")),
+        bytes: None,
     })
 }
 
@@ -78,6 +79,7 @@ fn failed(reason: Reason) -> Ended {
     Ended::Failed {
         reason,
         words: "no".into(),
+        retry_after: None,
     }
 }
 
@@ -264,6 +266,38 @@ fn an_edit_wakes_who_waits_for_credentials() {
     assert_eq!(pulls(&board.decide(at(0), &wall())).len(), 1);
 }
 
+#[rstest]
+#[case::longer_than_our_own_pause(Some(90), 90)]
+#[case::shorter_than_our_own_pause(Some(0), 1)]
+#[case::not_said(None, 1)]
+#[case::a_day_is_too_much_to_ask(Some(86_400), 3600)]
+fn a_registry_that_asks_to_be_left_alone_is(#[case] asked: Option<u64>, #[case] waits: u64) {
+    let mut board = board(3, &[tag("1")]);
+    board.decide(at(0), &wall());
+    let limited = Ended::Failed {
+        reason: Reason::RateLimited,
+        words: "slowly".into(),
+        retry_after: asked.map(at),
+    };
+    board.ended(1, limited, at(0), &wall());
+    assert_eq!(board.wake_at(at(0)), Some(at(waits)));
+    assert!(pulls(&board.decide(at(waits - 1), &wall())).is_empty());
+    assert_eq!(pulls(&board.decide(at(waits), &wall())).len(), 1);
+}
+
+#[test]
+fn a_pull_that_nobody_watched_tells_its_size_at_the_end() {
+    let mut board = board(1, &[tag("1")]);
+    board.decide(at(0), &wall());
+    let image = Image {
+        bytes: Some(300),
+        ..Image::default()
+    };
+    board.ended(1, Ended::Pulled(image), at(0), &wall());
+    let status = shown(&board, "1");
+    assert_eq!((status.bytes_done, status.bytes_total), (Some(300), Some(300)));
+}
+
 #[test]
 fn one_try_ends_with_its_timeout_and_the_next_follows() {
     let mut board = board(3, &[tag("1")]);
@@ -432,6 +466,24 @@ fn a_dry_run_pulls_nothing_and_claims_no_success() {
         (Some(10), Some(30), Some(0))
     );
     assert_eq!(status.message.as_deref(), Some("fits"));
+}
+
+#[test]
+fn a_dry_run_that_lacks_credentials_waits_for_them() {
+    let mut dry = tag("1");
+    dry.dry_run = true;
+    let mut board = board(1, &[dry.clone()]);
+    board.decide(at(0), &wall());
+    board.ended(1, failed(Reason::SecretMissing), at(0), &wall());
+    let status = shown(&board, "1");
+    assert_eq!(
+        (status.phase(), status.reason()),
+        (Phase::Waiting, Some(Reason::SecretMissing))
+    );
+    dry.credentials = vec!["a".into()];
+    board.orders(entries(&spec(&[dry])), None, at(0));
+    let steps = board.decide(at(0), &wall());
+    assert!(matches!(&steps[..], [Step::DryRun { .. }]), "{steps:?}");
 }
 
 #[test]

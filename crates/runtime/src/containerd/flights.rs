@@ -123,6 +123,13 @@ pub(super) struct FlightGuard {
     number: u64,
 }
 
+impl FlightGuard {
+    /// What the image consists of, if it was found out meanwhile.
+    pub(super) fn found(&self) -> Option<Arc<Found>> {
+        self.flights.lock().get(&self.number)?.found.clone()
+    }
+}
+
 impl Drop for FlightGuard {
     fn drop(&mut self) {
         self.flights.lock().remove(&self.number);

@@ -10,7 +10,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use larder_model::{ByteSize, ImageRef};
+use larder_model::{ByteSize, Digest, ImageRef};
 use larder_runtime_proto::containerd::services::content::v1::Info;
 
 use super::{
@@ -63,6 +63,16 @@ impl<'a> Gauge<'a> {
             done: ByteSize(done),
             total: ByteSize(found.blobs.total()),
         }))
+    }
+
+    /// Bytes of all blobs of an image that has just been pulled, even if the pull was over before its first reading.
+    pub(super) async fn total(&self, flight: &FlightGuard, target: Option<&Digest>) -> Option<ByteSize> {
+        if let Some(found) = flight.found() {
+            return Some(ByteSize(found.blobs.total()));
+        }
+        // The image is there; that its size cannot be told is no failure of the pull.
+        let found = self.resolve(&target?.to_string()).await.ok().flatten()?;
+        Some(ByteSize(found.blobs.total()))
     }
 
     async fn find(&self, flight: &Flight, downloads: &Downloads) -> Result<Option<Found>, RuntimeError> {

@@ -1,7 +1,7 @@
 //! What the fake holds: images under their names, running pulls, pins and aliases. No waiting, no locks.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     time::Duration,
 };
@@ -23,6 +23,8 @@ pub(super) struct Holdings {
     pub(super) pins: BTreeMap<ImageRef, Digest>,
     /// Our second names: name to the image it was made of.
     pub(super) aliases: BTreeMap<ImageRef, ImageRef>,
+    /// None: the fake does not tell which blobs it holds.
+    pub(super) blobs: Option<BTreeSet<Digest>>,
     pub(super) running: BTreeMap<u64, Running>,
     pub(super) most_running: usize,
     pub(super) listeners: Vec<mpsc::Sender<ImageEvent>>,
@@ -54,6 +56,7 @@ impl Default for Holdings {
             images: BTreeMap::new(),
             pins: BTreeMap::new(),
             aliases: BTreeMap::new(),
+            blobs: None,
             running: BTreeMap::new(),
             most_running: 0,
             listeners: Vec::new(),
@@ -62,6 +65,7 @@ impl Default for Holdings {
             image_fs: ImageFs {
                 path: PathBuf::from("/var/lib/fake"),
                 capacity: ByteSize(100 << 30),
+                used: ByteSize(10 << 30),
                 free: ByteSize(90 << 30),
                 used_by_images: Some(ByteSize(0)),
             },
@@ -114,6 +118,7 @@ impl Holdings {
             id: id_of(&held),
             digest: Some(held.digest.clone()),
             size,
+            download: Some(size),
         };
         // A pull by tag makes the image known by its digest too, as CRI runtimes do.
         if let Ok(by_digest) = ImageRef::from_parts(image.name(), &held.digest.to_string()) {

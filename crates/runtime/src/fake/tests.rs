@@ -174,3 +174,17 @@ async fn what_it_says_it_cannot_do_it_refuses() {
     let refused = fake.pin(&image("nginx:1")).await.unwrap_err();
     assert_eq!(refused.text(), "cannot pin nginx:1: too old");
 }
+
+#[tokio::test]
+async fn blobs_are_told_once_they_are_scripted() {
+    let fake: Arc<dyn ImageRuntime> = {
+        let fake = FakeRuntime::new();
+        assert_eq!(fake.held_blobs(&[]).await.unwrap(), None);
+        let held = Digest::sha256(&"a".repeat(64)).unwrap();
+        fake.set_blobs([held]);
+        Arc::new(fake)
+    };
+    let [held, other] = ["a", "b"].map(|digit| Digest::sha256(&digit.repeat(64)).unwrap());
+    let answer = fake.held_blobs(&[held.clone(), other]).await.unwrap();
+    assert_eq!(answer, Some([held].into()));
+}

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what tests share fails by panicking, as tests do")]
 
 mod answers;
+mod blobs;
 mod events;
 mod layout;
 mod pulling;

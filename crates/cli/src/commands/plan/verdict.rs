@@ -144,6 +144,7 @@ fn no_room_for_all(answers: &Answers, missing: u64) -> Option<String> {
         memory: None,
         image_fs: Some((ByteSize(capacity), ByteSize(free))),
         missing: Some(ByteSize(missing)),
+        ..Measured::default()
     };
     let promise = Promise {
         bytes: ByteSize::ZERO,

@@ -20,6 +20,9 @@ fn pause_after_loss(lost: u32) -> Duration {
     }
 }
 
+/// The longest time that a registry may ask to be left alone. Some say a day, and are mended in a minute.
+const PATIENCE_MAX: Duration = Duration::from_hours(1);
+
 impl Board {
     /// The answer to a look.
     pub fn looked(&mut self, run: u64, found: Found, now: Duration, wall: &Time) {
@@ -68,13 +71,17 @@ impl Board {
         };
         match end {
             Ended::Pulled(image) => succeed(track, image, now, wall),
-            Ended::Failed { reason, words } => failed_try(track, &entry, reason, &words, now, wall),
+            Ended::Failed {
+                reason,
+                words,
+                retry_after,
+            } => failed_try(track, &entry, (reason, &words, retry_after), now, wall),
             Ended::TimedOut if track.left_of(entry.deadline, now).is_zero() => {
                 fail(track, deadline_exceeded(&key), now, wall);
             }
             Ended::TimedOut => {
                 let words = format!("the try took longer than its {} s", entry.timeout.as_secs());
-                failed_try(track, &entry, Reason::Timeout, &words, now, wall);
+                failed_try(track, &entry, (Reason::Timeout, &words, None), now, wall);
             }
             // Nobody asked for it, so something above us is going down: the next life takes it up again.
             Ended::Canceled => {
@@ -153,9 +160,11 @@ fn succeed(track: &mut Track, image: Image, now: Duration, wall: &Time) {
     track.note = None;
     track.waits = 0;
     track.completion_time = Some(wall.clone());
-    if let Some(bytes) = &mut track.bytes {
-        bytes.done = bytes.total;
+    track.bytes = match (image.bytes, track.bytes) {
+        (Some(total), _) => Some(total),
+        (None, seen) => seen.map(|bytes| bytes.total),
     }
+    .map(|total| Bytes { done: total, total });
     track.last_succeeded = Some(LastSucceeded {
         version: track.version,
         digest: image.digest.clone(),
@@ -166,7 +175,13 @@ fn succeed(track: &mut Track, image: Image, now: Duration, wall: &Time) {
     track.enter(Stage::Done(Phase::Succeeded), now);
 }
 
-fn failed_try(track: &mut Track, entry: &Entry, reason: Reason, words: &str, now: Duration, wall: &Time) {
+fn failed_try(
+    track: &mut Track,
+    entry: &Entry,
+    (reason, words, retry_after): (Reason, &str, Option<Duration>),
+    now: Duration,
+    wall: &Time,
+) {
     let trouble = Trouble::new(reason, pull_message(&entry.key, reason, words));
     let pause = match reason.retry() {
         Retry::Permanent => None,
@@ -186,7 +201,7 @@ fn failed_try(track: &mut Track, entry: &Entry, reason: Reason, words: &str, now
         return;
     };
     track.trouble = Some(trouble);
-    let until = now + pause;
+    let until = now + pause.max(retry_after.unwrap_or_default().min(PATIENCE_MAX));
     track.enter(Stage::Look { until }, now);
 }
 
