@@ -9,7 +9,8 @@ use std::time::Duration;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use larder_api::crds;
 use larder_api::node_image::{ImageTagStatus, NodeImage, NodeImageSpec};
-use larder_model::{ImageRef, Phase};
+use larder_model::{ImageRef, NodeName, Phase};
+use larder_seal::{Binding, Login, PublicKey, seal};
 use larder_testkit::image::Recipe;
 use larder_testkit::{
     Access, Auth, Containerd, ContainerdVersion, ControlPlane, CriProxy, Lifetime, Link, Port, Process, Program,
@@ -32,6 +33,10 @@ struct Node {
 
 impl Node {
     async fn start(access: &Access, reach: &Access, socket: &Path) -> Self {
+        Self::start_logging(access, reach, socket, "info").await
+    }
+
+    async fn start_logging(access: &Access, reach: &Access, socket: &Path, log: &str) -> Self {
         let name = unique_name("node");
         let images = Api::<NodeImage>::all(access.client().unwrap());
         let empty = NodeImage::new(&name, NodeImageSpec::default());
@@ -47,6 +52,7 @@ impl Node {
             ("--runtime-endpoint", format!("unix://{}", socket.display())),
             ("--state-dir", folder.path().join("state").display().to_string()),
             ("--listen", listen.address().to_string()),
+            ("--log", log.to_owned()),
         ];
         let program = Program {
             name: "larder-agent",
@@ -216,6 +222,67 @@ async fn it_serves_health_and_metrics_and_stops_in_good_order() {
         node.agent.log_tail()
     );
     node.agent.kill().unwrap();
+}
+
+/// What the controller would seal for this node, object and image, on behalf of the object itself.
+async fn seal_for(node: &Node, image: &ImageRef, password: &str) -> serde_json::Value {
+    let published = async || {
+        let object = node.images.get(&node.name).await.map_err(|error| error.to_string())?;
+        let key = object.status.and_then(|status| status.agent?.public_key);
+        key.zip(object.metadata.uid).ok_or("no key yet".to_owned())
+    };
+    let (key, uid) = wait_for(SOON, "the node's public key", published).await.unwrap();
+    let binding = Binding {
+        node: &NodeName::parse(&node.name).unwrap(),
+        node_image_uid: &uid,
+        image,
+        claim_uid: &uid,
+    };
+    let logins = [Login::new("ann", password)];
+    let sealed = seal(&PublicKey::parse(&key).unwrap(), &binding, "test", &logins).unwrap();
+    json!({"id": sealed.id, "key": sealed.key, "data": sealed.data})
+}
+
+#[tokio::test]
+async fn its_log_names_the_node_and_no_secret_however_much_it_says() {
+    const PASSWORD: &str = "s3cret-enough";
+    let access = ControlPlane::shared(&crds()).await.unwrap();
+    let registry = Registry::start(Auth::basic("ann", PASSWORD)).await.unwrap();
+    let pushed = registry
+        .push(&Recipe::random(1, 1, 1000).build(), "app", "1")
+        .await
+        .unwrap();
+    let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+    let node = Node::start_logging(&access, &access, &containerd.socket(), "trace").await;
+    let image = ImageRef::parse(&pushed.reference).unwrap();
+    let sealed = seal_for(&node, &image, PASSWORD).await;
+    let policy = json!({"timeoutSeconds": 60, "backoffLimit": 0, "ttlSecondsAfterFinished": 3600});
+    // With a check, so that the agent itself asks the registry too.
+    let tag = json!({"tag": "1", "pullPolicy": policy, "credentials": [sealed["id"]], "checks": ["disk"]});
+    let patch = json!({"spec": {"images": {image.name(): {"tags": [tag]}}, "sealedCredentials": [sealed]}});
+    node.images
+        .patch(&node.name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    node.until(&image, "success", |status| status.phase() == Phase::Succeeded)
+        .await;
+    let log = std::fs::read_to_string(node.folder.path().join("agent.log")).unwrap();
+    let begins = log.lines().find(|line| line.contains("pull begins")).unwrap();
+    assert!(begins.contains(&format!("node={}", node.name)), "{begins}");
+    let encoded = base64_of(&format!("ann:{PASSWORD}"));
+    for secret in [PASSWORD, &encoded] {
+        let told = log.lines().find(|line| line.contains(secret));
+        assert_eq!(told, None, "the log tells {secret}");
+    }
+}
+
+/// As it stands in an `Authorization` header.
+fn base64_of(text: &str) -> String {
+    let output = Command::new("sh")
+        .args(["-c", "printf %s \"$0\" | base64 -w0", text])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[rstest]

@@ -266,6 +266,32 @@ async fn pins_and_aliases_follow_the_entry() {
 }
 
 #[tokio::test]
+async fn a_pin_beyond_the_budget_is_refused_and_the_image_stays() {
+    let node = Node::new().await;
+    let fake = FakeRuntime::new();
+    // Half of it is for pins, and the image takes a mebibyte.
+    fake.set_image_fs(larder_runtime::ImageFs {
+        path: "/images".into(),
+        capacity: larder_model::ByteSize(3 << 19),
+        used: larder_model::ByteSize(0),
+        free: larder_model::ByteSize(3 << 19),
+        used_by_images: None,
+    });
+    let _agent = node.fake(&fake);
+    let wanted = node.pull("app:1", |entry| entry.pin = true).await;
+    let status = node
+        .until(&wanted, "a word about the pin", |status| status.message.is_some())
+        .await;
+    assert_eq!(
+        (status.phase(), status.reason()),
+        (Phase::Succeeded, Some(Reason::NoSpace)),
+        "{status:?}"
+    );
+    assert!(status.message.unwrap().contains("not pinned"));
+    assert!(!fake.calls().contains(&Call::Pin(image("app:1"))));
+}
+
+#[tokio::test]
 async fn a_wrong_tag_fails_alone() {
     let node = Node::new().await;
     let fake = FakeRuntime::new();

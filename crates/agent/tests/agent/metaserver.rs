@@ -24,6 +24,8 @@ struct Edge {
     /// The object, or none while the cloud is away and nothing is cached.
     object: Arc<Mutex<Option<Value>>>,
     lists: Arc<Mutex<usize>>,
+    /// After how many seconds each watch shall end.
+    watches: Arc<Mutex<Vec<u64>>>,
     /// What a read of the object itself shows, where that differs from the list.
     fresh: Arc<Mutex<Option<Value>>>,
 }
@@ -33,6 +35,8 @@ async fn list_or_watch(
     Query(query): Query<std::collections::HashMap<String, String>>,
 ) -> Response {
     if query.contains_key("watch") {
+        let seconds = query["timeoutSeconds"].parse().unwrap();
+        edge.watches.lock().unwrap().push(seconds);
         // Open, and silent for ever.
         return Body::from_stream(futures::stream::pending::<Result<String, std::io::Error>>()).into_response();
     }
@@ -208,5 +212,18 @@ async fn an_older_order_counts_only_if_a_fresh_read_shows_it_too() {
     // etcd was restored: now everything shows generation 3.
     *running.edge.fresh.lock().unwrap() = None;
     running.until_succeeded("3").await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn watches_end_at_random_so_that_a_fleet_does_not_come_back_together() {
+    let running = Running::start().await;
+    let watches = Arc::clone(&running.edge.watches);
+    wait_until(SOON, "ten watches", async || watches.lock().unwrap().len() >= 10)
+        .await
+        .unwrap();
+    let seen = watches.lock().unwrap().clone();
+    assert!(seen.iter().all(|seconds| (300..900).contains(seconds)), "{seen:?}");
+    assert!(seen.iter().any(|seconds| *seconds != seen[0]), "{seen:?}");
     running.end().await;
 }

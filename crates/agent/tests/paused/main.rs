@@ -182,6 +182,49 @@ async fn bytes_are_written_as_seldom_as_the_entry_asks() {
     assert!((8..=13).contains(&writes), "{writes} writes in ten minutes");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_has_nothing_to_say_writes_nothing() {
+    let world = world(Faults::default()).await;
+    world.order(&[("app", 0)], |_| {}).await;
+    world.until_done("app", 0).await;
+    let before = version_of(&world).await;
+    // In steps, so that every watch that ends, every silence and every picture of the runtime has its turn.
+    for _ in 0..24 * 60 {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    }
+    assert_eq!(version_of(&world).await, before, "no heartbeat in a day");
+}
+
+#[tokio::test(start_paused = true)]
+async fn images_of_one_job_start_in_the_order_that_it_says() {
+    let world = world(Faults::default()).await;
+    world.fake.script_all(Script::takes(Duration::from_secs(30)));
+    let wanted = ["d", "b", "f", "a", "e", "c"];
+    let next = std::cell::Cell::new(0);
+    let tags: Vec<(&str, i64)> = wanted.iter().map(|name| (*name, 0)).collect();
+    world
+        .order(&tags, |tag| {
+            tag.position = Some(next.get());
+            tag.image_pull_policy = Some("IfNotPresent".into());
+            tag.claims = vec![larder_api::node_image::Claim {
+                uid: "job".into(),
+                version: 0,
+            }];
+            next.set(next.get() + 1);
+        })
+        .await;
+    for name in wanted {
+        world.until_done(name, 0).await;
+    }
+    let started: Vec<String> = world
+        .fake
+        .pulls()
+        .iter()
+        .map(|pull| pull.image.name().to_owned())
+        .collect();
+    assert_eq!(started, wanted);
+}
+
 /// The embedded server counts its writes in resource versions; here nobody else writes.
 async fn version_of(world: &World) -> u64 {
     let object = world.images.get("node-1").await.unwrap();
