@@ -38,6 +38,7 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
     let hold = (!objects.missing_secrets.is_empty()).then(|| Hold::Secrets {
         missing: objects.missing_secrets.clone(),
         unreadable: Vec::new(),
+        forbidden: Vec::new(),
     });
     let status = job.status.as_ref();
     let mut found = look(job, objects, now)?.explain_job(hold, now).map_err(NotServed)?;

@@ -55,8 +55,12 @@ impl Progress {
     fn queued(&self, node: &str) -> String {
         match &self.hold {
             Some(Hold::FleetPaused) => return "Waits: handing out is paused for the whole fleet.".to_owned(),
-            Some(Hold::Secrets { missing, unreadable }) => {
-                return format!("Waits: {}.", secrets_sentence(missing, unreadable));
+            Some(Hold::Secrets {
+                missing,
+                unreadable,
+                forbidden,
+            }) => {
+                return format!("Waits: {}.", secrets_sentence(missing, unreadable, forbidden));
             }
             Some(Hold::ReadingSecrets) => return "Waits: the job's pull secrets are being read.".to_owned(),
             None => {}
@@ -93,14 +97,17 @@ fn failure(reason: Reason, retry: Option<Timestamp>) -> String {
 }
 
 /// What Secrets that cannot be used mean for the job.
-pub(crate) fn secrets_sentence(missing: &[String], unreadable: &[String]) -> String {
+pub(crate) fn secrets_sentence(missing: &[String], unreadable: &[String], forbidden: &[String]) -> String {
     let missing = missing
         .iter()
         .map(|name| format!("the pull secret {name} does not exist"));
     let unreadable = unreadable
         .iter()
         .map(|name| format!("the pull secret {name} holds no docker configuration"));
-    let all: Vec<String> = missing.chain(unreadable).collect();
+    let forbidden = forbidden
+        .iter()
+        .map(|name| format!("the API server does not let the controller read the pull secret {name}"));
+    let all: Vec<String> = missing.chain(unreadable).chain(forbidden).collect();
     format!("{}; nothing is pulled until that is mended", all.join(", "))
 }
 
@@ -223,6 +230,7 @@ mod tests {
             progress.hold(Some(Hold::Secrets {
                 missing: vec!["default/pull".into()],
                 unreadable: vec![],
+                forbidden: vec![],
             }));
         });
         assert_eq!(

@@ -53,6 +53,8 @@ pub enum Hold {
         missing: Vec<String>,
         /// These hold nothing that is a docker configuration.
         unreadable: Vec<String>,
+        /// These the controller may not read.
+        forbidden: Vec<String>,
     },
     /// The job's Secrets are being read.
     ReadingSecrets,
@@ -63,7 +65,8 @@ pub enum Hold {
 pub struct Progress {
     pub(crate) campaign: Campaign,
     pub(crate) started: Timestamp,
-    pub(crate) seats: BTreeMap<NodeKey, Booked>,
+    /// Boxed: the leaves of a tree are half empty, and there may be a hundred thousand seats.
+    pub(crate) seats: BTreeMap<NodeKey, Box<Booked>>,
     pub(crate) queue: BTreeSet<(Turn, NodeKey)>,
     pub(crate) counts: Counts,
     pub(crate) failed: BTreeSet<NodeKey>,
@@ -130,7 +133,7 @@ impl Progress {
 
     /// Takes in how a step ended.
     pub fn settle(&mut self, node: &NodeKey, outcome: Outcome, now: Timestamp) {
-        let Some(Booked { seat, .. }) = self.seats.get_mut(node) else {
+        let Some(seat) = self.seats.get_mut(node).map(|booked| &mut booked.seat) else {
             return;
         };
         let Some(pending) = seat.pending.take() else {
@@ -223,9 +226,10 @@ impl Progress {
 
     /// Marks a step as asked for.
     fn start(&mut self, node: &NodeKey, now: Timestamp) {
-        let Some(Booked { seat, place, .. }) = self.seats.get_mut(node) else {
+        let Some(booked) = self.seats.get_mut(node) else {
             return;
         };
+        let Booked { seat, place, .. } = &mut **booked;
         match place.recall {
             Some(reason) => {
                 let since = seat.view.claim.map_or(now, |claim| claim.handed_out);

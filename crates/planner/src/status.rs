@@ -147,7 +147,11 @@ impl Progress {
     fn note(&self, outcome: &Outcome) -> Option<String> {
         match &self.hold {
             Some(Hold::FleetPaused) => return Some("handing out is paused for the whole fleet".to_owned()),
-            Some(Hold::Secrets { missing, unreadable }) => return Some(secrets_sentence(missing, unreadable)),
+            Some(Hold::Secrets {
+                missing,
+                unreadable,
+                forbidden,
+            }) => return Some(secrets_sentence(missing, unreadable, forbidden)),
             Some(Hold::ReadingSecrets) | None => {}
         }
         if self.campaign.parallelism == 0 {

@@ -1,6 +1,6 @@
 //! The calls to the API server: each with a time limit, a bounded number of each class at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -11,9 +11,9 @@ use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_planner::NodeKey;
 use larder_registry::docker_config::DockerConfig;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::timeout;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::metrics::{Metrics, Outcome};
 use crate::error_chain::chain;
@@ -50,6 +50,19 @@ impl Request {
             Request::Note(_) => Self::NOTE,
         }
     }
+
+    /// What is answered if the call ends without an answer.
+    fn lost(&self) -> Answer {
+        match self {
+            Request::Node(node, _) => Answer::Node(node.clone(), NodeAnswer::Unknown),
+            Request::Object(target, _) => {
+                let why = "the call ended abnormally; the controller's log has the details".to_owned();
+                Answer::Object(target.clone(), ObjectAnswer::Failed(why))
+            }
+            Request::Secret(key) => Answer::Secret(key.clone(), SecretAnswer::Failed),
+            Request::Note(_) => Answer::Note,
+        }
+    }
 }
 
 /// Calls of each class at a time. NodeImages are the bulk of the work; Events must never stand in its way.
@@ -67,8 +80,10 @@ pub(super) enum Answer {
 pub(super) struct Writes {
     client: Client,
     recorder: Recorder,
-    tasks: JoinSet<(Class, Answer)>,
-    under_way: [usize; 4],
+    tasks: JoinSet<Answer>,
+    /// Which class each call is of, and what is answered in its place if it panics: whoever asked waits for an answer.
+    under_way: HashMap<Id, (Class, Answer)>,
+    counts: [usize; 4],
     metrics: Metrics,
 }
 
@@ -82,52 +97,48 @@ impl Writes {
             recorder: Recorder::new(client.clone(), reporter),
             client,
             tasks: JoinSet::new(),
-            under_way: [0; 4],
+            under_way: HashMap::new(),
+            counts: [0; 4],
             metrics,
         }
     }
 
     pub(super) fn has_room(&self, class: Class) -> bool {
-        self.under_way[class] < ROOM[class]
+        self.counts[class] < ROOM[class]
     }
 
     pub(super) fn send(&mut self, request: Request) {
-        let class = request.class();
-        self.under_way[class] += 1;
+        let (class, lost) = (request.class(), request.lost());
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        match request {
-            Request::Node(node, action) => {
-                self.tasks.spawn(async move {
-                    let answer = node_image(client, &node, action, &metrics).await;
-                    (class, Answer::Node(node, answer))
-                });
-            }
-            Request::Object(target, action) => {
-                self.tasks.spawn(async move {
-                    let answer = object(client, &target, action, &metrics).await;
-                    (class, Answer::Object(target, answer))
-                });
-            }
-            Request::Secret(key) => {
-                self.tasks.spawn(async move {
-                    let answer = secret(client, &key, &metrics).await;
-                    (class, Answer::Secret(key, answer))
-                });
-            }
+        let task = match request {
+            Request::Node(node, action) => self.tasks.spawn(async move {
+                let answer = node_image(client, &node, action, &metrics).await;
+                Answer::Node(node, answer)
+            }),
+            Request::Object(target, action) => self.tasks.spawn(async move {
+                let answer = object(client, &target, action, &metrics).await;
+                Answer::Object(target, answer)
+            }),
+            Request::Secret(key) => self.tasks.spawn(async move {
+                let answer = secret(client, &key, &metrics).await;
+                Answer::Secret(key, answer)
+            }),
             Request::Note(note) => {
                 let recorder = self.recorder.clone();
                 self.tasks.spawn(async move {
                     write_note(&recorder, note, &metrics).await;
-                    (class, Answer::Note)
-                });
+                    Answer::Note
+                })
             }
-        }
+        };
+        self.counts[class] += 1;
+        self.under_way.insert(task.id(), (class, lost));
     }
 
     /// The next answer; None while nothing is under way.
     pub(super) async fn answered(&mut self) -> Option<Answer> {
         loop {
-            let ended = self.tasks.join_next().await?;
+            let ended = self.tasks.join_next_with_id().await?;
             if let Some(answer) = self.ended(ended) {
                 return Some(answer);
             }
@@ -137,24 +148,24 @@ impl Writes {
     /// An answer that is there.
     pub(super) fn answered_already(&mut self) -> Option<Answer> {
         loop {
-            let ended = self.tasks.try_join_next()?;
+            let ended = self.tasks.try_join_next_with_id()?;
             if let Some(answer) = self.ended(ended) {
                 return Some(answer);
             }
         }
     }
 
-    fn ended(&mut self, ended: Result<(Class, Answer), tokio::task::JoinError>) -> Option<Answer> {
-        match ended {
-            Ok((class, answer)) => {
-                self.under_way[class] -= 1;
-                Some(answer)
-            }
+    fn ended(&mut self, ended: Result<(Id, Answer), JoinError>) -> Option<Answer> {
+        let (id, answer) = match ended {
+            Ok((id, answer)) => (id, Some(answer)),
             Err(error) => {
-                warn!(error = %error, "a call ended abnormally");
-                None
+                error!(error = %error, "a call ended abnormally; this is a bug");
+                (error.id(), None)
             }
-        }
+        };
+        let (class, lost) = self.under_way.remove(&id)?;
+        self.counts[class] -= 1;
+        Some(answer.unwrap_or(lost))
     }
 
     /// Waits for what is under way; each call has its own limit.
@@ -168,6 +179,8 @@ enum Called<T> {
     Done(T),
     Absent,
     Refused(String),
+    /// Right after its start an API server does not know its own roles yet: this passes, or a person has to act.
+    Forbidden(String),
     Unknown(String),
 }
 
@@ -176,14 +189,13 @@ async fn call<T>(what: &'static str, metrics: &Metrics, future: impl Future<Outp
         Err(_) => Called::Unknown("no answer within five seconds".to_owned()),
         Ok(Ok(value)) => Called::Done(value),
         Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Called::Absent,
-        // Right after its start an API server does not know its own roles yet: this passes, or a person has to act.
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
             warn!(
                 call = what,
                 message = status.message,
                 "the API server does not let the controller do this"
             );
-            Called::Unknown(status.message.clone())
+            Called::Forbidden(status.message.clone())
         }
         Ok(Err(kube::Error::Api(status))) if (400..500).contains(&status.code) && status.code != 429 => {
             Called::Refused(status.message.clone())
@@ -196,7 +208,7 @@ async fn call<T>(what: &'static str, metrics: &Metrics, future: impl Future<Outp
             Called::Done(_) => Outcome::Done,
             Called::Absent => Outcome::Absent,
             Called::Refused(_) => Outcome::Refused,
-            Called::Unknown(_) => Outcome::Unknown,
+            Called::Forbidden(_) | Called::Unknown(_) => Outcome::Unknown,
         },
     );
     called
@@ -217,7 +229,7 @@ async fn node_image(client: Client, node: &NodeKey, action: NodeAction, metrics:
             return match deleted {
                 Called::Done(_) | Called::Absent => NodeAnswer::Absent,
                 Called::Refused(message) => NodeAnswer::Refused(message),
-                Called::Unknown(error) => unknown(node, &error),
+                Called::Forbidden(error) | Called::Unknown(error) => unknown(node, &error),
             };
         }
         NodeAction::Patch(patch) => match json_patch(patch) {
@@ -237,7 +249,7 @@ async fn node_image(client: Client, node: &NodeKey, action: NodeAction, metrics:
         Called::Done(object) => NodeAnswer::Object(Box::new(object)),
         Called::Absent => NodeAnswer::Absent,
         Called::Refused(message) => NodeAnswer::Refused(message),
-        Called::Unknown(error) => unknown(node, &error),
+        Called::Forbidden(error) | Called::Unknown(error) => unknown(node, &error),
     }
 }
 
@@ -334,7 +346,7 @@ async fn delete_child(jobs: Api<ImagePullJob>, child: JobKey, uid: String, metri
     let params = delete(Some(uid));
     match call("child_delete", metrics, jobs.delete(&child.name, &params)).await {
         Called::Done(_) | Called::Absent => ObjectAnswer::ChildGone(child),
-        Called::Refused(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
+        Called::Refused(error) | Called::Forbidden(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
     }
 }
 
@@ -344,7 +356,7 @@ where
 {
     match call("job_delete", metrics, api.delete(name, &delete(Some(uid)))).await {
         Called::Done(_) | Called::Absent => ObjectAnswer::Absent,
-        Called::Refused(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
+        Called::Refused(error) | Called::Forbidden(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
     }
 }
 
@@ -352,7 +364,7 @@ fn answer<K>(called: Called<K>, done: impl FnOnce(Box<K>) -> ObjectAnswer) -> Ob
     match called {
         Called::Done(object) => done(Box::new(object)),
         Called::Absent => ObjectAnswer::Absent,
-        Called::Refused(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
+        Called::Refused(error) | Called::Forbidden(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
     }
 }
 
@@ -361,6 +373,7 @@ async fn secret(client: Client, key: &SecretKey, metrics: &Metrics) -> SecretAns
     match call("secret_get", metrics, api.get(&key.name)).await {
         Called::Done(secret) => read_secret(&secret),
         Called::Absent => SecretAnswer::Missing,
+        Called::Forbidden(_) => SecretAnswer::Forbidden,
         Called::Refused(error) | Called::Unknown(error) => {
             warn!(
                 namespace = key.namespace,
@@ -412,7 +425,10 @@ async fn write_note(recorder: &Recorder, note: Note, metrics: &Metrics) {
         secondary: None,
     };
     let published = call("event", metrics, recorder.publish(&event, &note.subject.0)).await;
-    if let Called::Refused(error) | Called::Unknown(error) = published {
+    if let Called::Refused(error) | Called::Forbidden(error) | Called::Unknown(error) = published {
         debug!(error, "an Event could not be written");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,8 @@ pub(crate) enum SecretAnswer {
     Missing,
     /// It holds no docker configuration.
     Unreadable,
+    /// The controller may not read it.
+    Forbidden,
     /// It could not be read this time.
     Failed,
 }
@@ -90,17 +92,23 @@ impl Secrets {
     }
 
     fn hold(&self, keys: &[SecretKey]) -> Option<Hold> {
-        let (mut missing, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut missing, mut unreadable, mut forbidden) = (Vec::new(), Vec::new(), Vec::new());
         for key in keys {
             let name = format!("{}/{}", key.namespace, key.name);
             match self.records.get(key).and_then(|record| record.answer.as_ref()) {
                 Some(SecretAnswer::Present { .. }) => {}
                 Some(SecretAnswer::Missing) => missing.push(name),
                 Some(SecretAnswer::Unreadable) => unreadable.push(name),
+                Some(SecretAnswer::Forbidden) => forbidden.push(name),
                 Some(SecretAnswer::Failed) | None => return Some(Hold::ReadingSecrets),
             }
         }
-        (!missing.is_empty() || !unreadable.is_empty()).then_some(Hold::Secrets { missing, unreadable })
+        let unusable = !missing.is_empty() || !unreadable.is_empty() || !forbidden.is_empty();
+        unusable.then_some(Hold::Secrets {
+            missing,
+            unreadable,
+            forbidden,
+        })
     }
 }
 
@@ -118,7 +126,12 @@ impl Index {
         record.under_way = false;
         record.read_at = Some(now);
         // What is known stays known when a read fails.
-        if !matches!((&answer, &record.answer), (SecretAnswer::Failed, Some(_))) {
+        let keeps = match (&answer, &record.answer) {
+            (SecretAnswer::Failed, known) => known.is_some(),
+            (SecretAnswer::Forbidden, known) => matches!(known, Some(SecretAnswer::Present { .. })),
+            (SecretAnswer::Present { .. } | SecretAnswer::Missing | SecretAnswer::Unreadable, _) => false,
+        };
+        if !keeps {
             record.answer = Some(answer);
         }
         for job in self.jobs_that_name(key) {
@@ -211,7 +224,7 @@ impl Index {
             return (None, None);
         };
         let waits_for_turn = running.progress.wants_allowance() || running.progress.is_held();
-        let (mut missing, mut unreadable) = (BTreeSet::new(), BTreeSet::new());
+        let (mut missing, mut unreadable, mut forbidden) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let (mut reading, mut looks_again) = (false, false);
         for key in keys {
             let name = || SecretRef::of(&key.namespace, &key.name).ok();
@@ -222,6 +235,7 @@ impl Index {
                 }
                 Some(SecretAnswer::Missing) => missing.extend(name()),
                 Some(SecretAnswer::Unreadable) => unreadable.extend(name()),
+                Some(SecretAnswer::Forbidden) => forbidden.push(format!("{}/{}", key.namespace, key.name)),
                 Some(SecretAnswer::Failed) | None => reading = true,
             }
             looks_again = true;
@@ -232,6 +246,12 @@ impl Index {
         let next = [ask_again, later].into_iter().flatten().min();
         let hold = match (self.limits.pause, reading) {
             (true, _) => Some(Hold::FleetPaused),
+            // Not the job's fault but the controller's: nothing is handed out until somebody lets it in.
+            (false, _) if !forbidden.is_empty() => Some(Hold::Secrets {
+                missing: Vec::new(),
+                unreadable: Vec::new(),
+                forbidden,
+            }),
             (false, true) => Some(Hold::ReadingSecrets),
             (false, false) => None,
         };
@@ -239,7 +259,7 @@ impl Index {
     }
 
     /// Notes which Secrets of an ImagePrePullJob cannot be used; nodes are shown again when that changes.
-    fn mark_unusable(
+    pub(super) fn mark_unusable(
         &mut self,
         job: JobId,
         missing: BTreeSet<SecretRef>,

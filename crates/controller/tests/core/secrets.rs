@@ -1,7 +1,9 @@
 //! Pull secrets: sealed to the nodes that need them, waited for when they are missing, read again after a refusal.
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::client::Body;
 use larder_api::NodeImage;
 use larder_model::{ImageRef, NodeName, Reason};
 use larder_seal::{Binding, KeyPair, Sealed, open};
@@ -223,4 +225,41 @@ async fn a_hand_written_entry_gets_credentials_from_two_namespaces_only() {
         .await;
     let uid = object.metadata.uid.clone().unwrap();
     assert_eq!(password(&object, &pair, &uid).as_deref(), Some("for the node"));
+}
+
+#[tokio::test]
+async fn a_secret_that_the_controller_may_not_read_is_named_in_the_job() {
+    let mut stage = Stage::without_controller().await;
+    let fleet = Fleet::of(&stage.client, &[QUICK]).await;
+    create(&stage, "secret").await;
+    let everything = stage.client.clone();
+    stage.client = Client::new(
+        tower::service_fn(move |request: http::Request<Body>| {
+            let client = everything.clone();
+            async move {
+                if !request.uri().path().contains("/secrets/") {
+                    return client.send(request).await;
+                }
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
+                    "message": "secrets \"pull\" is forbidden", "code": 403});
+                let answer = http::Response::builder().status(403);
+                Ok(answer.body(Body::from(status.to_string().into_bytes())).unwrap())
+            }
+        }),
+        "default",
+    );
+    stage.start_controller(|_| {});
+    stage
+        .submit("job", json!({"image": IMAGE, "pullSecrets": ["pull"]}))
+        .await;
+    let says = format!(
+        "does not let the controller read the pull secret {}/pull",
+        stage.namespace
+    );
+    let names_it = |job: &larder_api::ImagePullJob| {
+        let message = job.status.as_ref().and_then(|status| status.message.clone());
+        message.is_some_and(|message| message.contains(&says))
+    };
+    stage.job_becomes("job", "held by its Secret", names_it).await;
+    assert_eq!(fleet.all_pulls(), 0);
 }

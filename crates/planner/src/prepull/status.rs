@@ -171,7 +171,11 @@ impl Run<'_> {
         }
         match &progress.hold {
             Some(Hold::FleetPaused) => notes.push("handing out is paused for the whole fleet".to_owned()),
-            Some(Hold::Secrets { missing, unreadable }) => notes.push(secrets_sentence(missing, unreadable)),
+            Some(Hold::Secrets {
+                missing,
+                unreadable,
+                forbidden,
+            }) => notes.push(secrets_sentence(missing, unreadable, forbidden)),
             _ if self.plan.tolerance.is_exceeded(*failed, *total) => {
                 notes.push("too many nodes failed, waits for the pulls that are under way".to_owned());
             }

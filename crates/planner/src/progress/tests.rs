@@ -269,10 +269,10 @@ fn recomputed(progress: &Progress, now: Timestamp) -> Progress {
         let seat = booked.seat.clone();
         fresh.seats.insert(
             name.clone(),
-            Booked {
+            Box::new(Booked {
                 seat,
                 ..Booked::default()
-            },
+            }),
         );
         fresh.rebook(name, now);
     }

@@ -65,8 +65,14 @@ fn a_running_job_says(#[case] views: Vec<NodeView>, #[case] want: &str) {
 )]
 #[case::secret_missing(
     1,
-    Some(Hold::Secrets { missing: vec!["team/pull".into()], unreadable: vec![] }),
+    Some(Hold::Secrets { missing: vec!["team/pull".into()], unreadable: vec![], forbidden: vec![] }),
     "job is running, progress 0.0%; the pull secret team/pull does not exist; nothing is pulled until that is mended",
+    reasons::SECRET_MISSING
+)]
+#[case::secret_forbidden(
+    1,
+    Some(Hold::Secrets { missing: vec![], unreadable: vec![], forbidden: vec!["team/pull".into()] }),
+    "job is running, progress 0.0%; the API server does not let the controller read the pull secret team/pull; nothing is pulled until that is mended",
     reasons::SECRET_MISSING
 )]
 fn a_job_that_is_held_says_why(

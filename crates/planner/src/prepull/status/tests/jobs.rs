@@ -106,6 +106,7 @@ fn a_missing_secret_is_named_by_the_job_and_counted() {
     fleet.progress.hold(Some(Hold::Secrets {
         missing: vec!["default/pull".into()],
         unreadable: vec![],
+        forbidden: vec![],
     }));
     let status = fleet.status(0);
     assert_eq!(conditions(&status), [("Progressing", "SecretMissing")]);
