@@ -31,7 +31,7 @@ const SIGHTINGS: usize = 4_096;
 /// Sightings that are taken in before the index decides: a burst is decided once, and no write waits long.
 const BATCH: usize = 512;
 
-/// Everything is looked at again this often, whatever has happened.
+/// Everything is looked at again this often, a little at a time, whatever has happened.
 const FULL_PASS: Duration = Duration::from_mins(5);
 
 /// Without anything to wait for, the index is asked again after this long.
@@ -127,8 +127,9 @@ impl Core {
             }
             let now = clock::now();
             if next_pass <= Instant::now() {
-                next_pass = Instant::now() + FULL_PASS;
-                self.index.full_pass(now);
+                let slices = u32::try_from(self.index.slices()).unwrap_or(u32::MAX);
+                next_pass = Instant::now() + FULL_PASS / slices;
+                self.index.pass_on(now);
             }
             self.act(now);
             self.metrics.turned(began.elapsed());
@@ -207,6 +208,9 @@ impl Core {
     fn wake(&self) -> Instant {
         let now = clock::now();
         let soon = Instant::now();
+        if self.index.has_nodes_to_look_at() && self.writes.has_room(Request::NODE) && self.may_write() {
+            return soon;
+        }
         let left = self.index.next_wake().map(|moment| moment.duration_since(now));
         let left = left.and_then(|left| Duration::try_from(left).ok().or(Some(Duration::ZERO)));
         // Rounded up: waking a moment too early would only mean to go to sleep again.

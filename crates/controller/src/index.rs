@@ -9,6 +9,7 @@
 //! | [`lists`] | per ImageListPullJob: its children |
 //! | [`pods`] | per namespace with an active podSelector job: where its pods run |
 //! | [`agenda`] | who has to be looked at, at once or later |
+//! | [`pass`] | who is looked at again although nothing happened |
 //!
 //! A change on one node touches that node and the jobs that select it, and nothing else.
 
@@ -24,6 +25,7 @@ mod objects;
 mod observe;
 mod orders;
 mod owners;
+mod pass;
 mod pods;
 mod prepulls;
 mod secrets;
@@ -50,6 +52,7 @@ pub(crate) use self::nodes::{NodeAction, NodeAnswer};
 pub(crate) use self::notes::Note;
 use self::notes::Notes;
 pub(crate) use self::observe::{Kind, Seen};
+use self::pass::Pass;
 use self::pods::PodBook;
 use self::secrets::Secrets;
 pub(crate) use self::secrets::{SecretAnswer, SecretKey};
@@ -68,7 +71,8 @@ pub(crate) struct Limits {
 /// Everything the controller knows.
 pub(crate) struct Index {
     limits: Limits,
-    nodes: BTreeMap<NodeKey, NodeRecord>,
+    /// Boxed: the leaves of a tree are half empty, and a record is large.
+    nodes: BTreeMap<NodeKey, Box<NodeRecord>>,
     jobs: BTreeMap<JobId, JobRecord>,
     /// Names and uids of jobs, and the number that the next one gets.
     job_keys: BTreeMap<JobKey, JobId>,
@@ -85,6 +89,7 @@ pub(crate) struct Index {
     listing: BTreeMap<Kind, BTreeSet<String>>,
     jobs_synced_at: Timestamp,
     agenda: Agenda,
+    pass: Pass,
     /// Slots that all running jobs hold together.
     slots: usize,
     /// Jobs that would hand out more if the whole fleet's limit allowed it.
@@ -109,6 +114,7 @@ impl Index {
             listing: BTreeMap::new(),
             jobs_synced_at: Timestamp::UNIX_EPOCH,
             agenda: Agenda::default(),
+            pass: Pass::default(),
             slots: 0,
             starved: BTreeSet::new(),
         }
@@ -165,21 +171,9 @@ impl Index {
         self.agenda.next_wake()
     }
 
-    /// Looks at everybody again, whatever has happened: heals what was missed.
-    pub(crate) fn full_pass(&mut self, now: Timestamp) {
-        let nodes: Vec<NodeKey> = self.nodes.keys().cloned().collect();
-        for node in nodes {
-            self.reselect_node(&node, now);
-            self.agenda.node(&node);
-        }
-        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
-        for job in jobs {
-            self.agenda.job(job);
-        }
-        let lists: Vec<JobKey> = self.lists.keys().cloned().collect();
-        for list in lists {
-            self.agenda.list(&list);
-        }
+    /// Whether nodes wait to be looked at.
+    pub(crate) fn has_nodes_to_look_at(&self) -> bool {
+        self.is_complete() && self.agenda.has_nodes()
     }
 
     /// How much there is of everything.

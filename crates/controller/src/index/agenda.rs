@@ -133,6 +133,10 @@ impl Agenda {
         std::iter::from_fn(|| self.later_nodes.pop_due(now)).collect()
     }
 
+    pub(crate) fn has_nodes(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
     /// The next node that has to be looked at now.
     pub(crate) fn next_node(&mut self) -> Option<NodeKey> {
         self.nodes.pop_first()

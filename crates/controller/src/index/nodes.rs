@@ -33,6 +33,10 @@ const ENTRY_BYTES: usize = 4 * 1_024;
 /// Below this many tags an object cannot be too large, and is not measured.
 const MEASURED_FROM_TAGS: usize = 48;
 
+/// Nodes that are looked at in search of one that is to be written. After a list everybody is looked at, and most need
+/// nothing: others must not wait for that.
+const LOOKS: usize = 128;
+
 /// What is known of one node.
 #[derive(Default)]
 pub(super) struct NodeRecord {
@@ -226,12 +230,13 @@ impl NodeRecord {
 }
 
 impl Index {
-    /// The next NodeImage to write, and how.
+    /// The next NodeImage to write, and how. None also if none was found among many: ask again in a while.
     pub(crate) fn next_node_write(&mut self, now: Timestamp) -> Option<(NodeKey, NodeAction)> {
         if !self.is_complete() {
             return None;
         }
-        while let Some(node) = self.agenda.next_node() {
+        for _ in 0..LOOKS {
+            let node = self.agenda.next_node()?;
             if let Some(action) = self.node_action(&node, now) {
                 return Some((node, action));
             }

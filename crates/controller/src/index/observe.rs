@@ -101,7 +101,7 @@ impl Index {
         }
         self.synced.insert(kind.clone());
         if self.is_complete() {
-            self.full_pass(now);
+            self.look_at_all();
         }
     }
 

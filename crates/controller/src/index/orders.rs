@@ -112,7 +112,7 @@ impl Index {
         self.put_credentials(node, object, &mut spec);
         sent.generation = object.metadata.generation;
         let patch = spec_patch(object, &spec);
-        let labels = self.nodes.get(node).and_then(super::nodes::NodeRecord::labels_to_write);
+        let labels = self.nodes.get(node).and_then(|record| record.labels_to_write());
         self.agenda.node_later(node, swept.next);
         for (job, reason) in refused {
             self.settle(node, &[job], Outcome::Refused(reason), now);

@@ -148,7 +148,7 @@ impl Index {
         };
         let (choice, tasks, campaign) = self.deploy(&plan, &before)?;
         shown.extend(choice.fit().cloned());
-        let is_there = |node: &str| self.nodes.get(node).is_some_and(NodeRecord::has_node);
+        let is_there = |node: &str| self.nodes.get(node).is_some_and(|record| record.has_node());
         let departed = Reports::of_departed(job.status.as_ref(), started, is_there);
         let Some(record) = self.jobs.get_mut(&id) else {
             return Ok(());
@@ -202,7 +202,7 @@ impl Index {
 
     /// A node of the choice that was gone when its tasks were given out, and came back, gets its own.
     fn give_task(&mut self, id: JobId, node: &NodeKey, now: Timestamp) {
-        let Some(candidate) = self.nodes.get(node).and_then(candidate) else {
+        let Some(candidate) = self.nodes.get(node).and_then(|record| candidate(record)) else {
             return;
         };
         let Some(JobState::Running(running)) = self.jobs.get_mut(&id).map(|record| &mut record.state) else {
@@ -229,7 +229,7 @@ impl Index {
 }
 
 /// What a choice looks at; None where Kubernetes has no node that can pull.
-fn candidate(record: &NodeRecord) -> Option<Candidate<'_>> {
+pub(super) fn candidate(record: &NodeRecord) -> Option<Candidate<'_>> {
     static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
     let facts = record.facts.as_ref().filter(|_| record.has_node())?;
     let of_image = || record.image.as_ref()?.metadata.labels.as_ref();

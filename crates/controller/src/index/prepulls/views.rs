@@ -71,7 +71,7 @@ impl Index {
         };
         if let Some(claim) = &mut view.claim
             && let Answer::Failed(Reason::AuthDenied | Reason::CredentialsUnreadable) = claim.answer
-            && let Some(object) = self.nodes.get(node).and_then(NodeRecord::living_image)
+            && let Some(object) = self.nodes.get(node).and_then(|record| record.living_image())
         {
             claim.again = self.has_newer_credentials(job, node, object);
         }
@@ -83,7 +83,7 @@ impl Index {
 
     /// Takes in what a node says, and what keeps it from taking part.
     fn see(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> Option<NodeView> {
-        let record = self.nodes.get(node);
+        let record = self.nodes.get(node).map(|record| &**record);
         let known = self.jobs.get_mut(&job)?;
         let JobState::Running(running) = &mut known.state else {
             return None;
@@ -91,7 +91,7 @@ impl Index {
         let selected = running.has_chosen(node);
         let started = running.progress.started();
         let work = running.work.as_deref_mut()?;
-        let object = record.and_then(NodeRecord::living_image);
+        let object = record.and_then(|record| record.living_image());
         let task = work.tasks.get(node).cloned().filter(|_| selected);
         let report = match &task {
             Some(task) => work.reports.see(node, task, object, &known.uid),
