@@ -1,10 +1,13 @@
 //! The API, the agents and the clock of the simulation.
 
+mod prepulls;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use jiff::{SignedDuration, Timestamp};
-use larder_api::{ImagePullJob, NodeImage};
+use larder_api::names::EDGE_NODE_LABEL;
+use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_planner::NodeKey;
 use larder_planner::order::claim_view;
 use serde_json::{Value, json};
@@ -38,6 +41,7 @@ pub(super) struct World {
     revision: u64,
     nodes: BTreeMap<NodeKey, NodeImage>,
     jobs: BTreeMap<JobKey, ImagePullJob>,
+    prepulls: BTreeMap<JobKey, ImagePrePullJob>,
     agenda: BinaryHeap<Reverse<(Timestamp, u64)>>,
     events: BTreeMap<u64, Event>,
     serial: u64,
@@ -72,6 +76,7 @@ impl World {
             revision: 1,
             nodes: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            prepulls: BTreeMap::new(),
             agenda: BinaryHeap::new(),
             events: BTreeMap::new(),
             serial: 0,
@@ -86,7 +91,7 @@ impl World {
             let name = format!("node-{number:03}");
             let object = json!({
                 "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
-                "metadata": {"name": name, "uid": format!("uid-{number}"), "generation": 1, "resourceVersion": "1", "labels": {}},
+                "metadata": {"name": name, "uid": format!("uid-{number}"), "generation": 1, "resourceVersion": "1", "labels": labels()},
                 "spec": {}, "status": {"desired": 0},
             });
             world
@@ -109,7 +114,11 @@ impl World {
                     .map(|object| Seen::NodeImage(Box::new(object.clone())))
                     .collect(),
                 Kind::Job => self.jobs.values().map(|job| Seen::Job(Box::new(job.clone()))).collect(),
-                Kind::PrePull | Kind::List | Kind::Pods(_) => Vec::new(),
+                Kind::PrePull => {
+                    let jobs = self.prepulls.values();
+                    jobs.map(|job| Seen::PrePull(Box::new(job.clone()))).collect()
+                }
+                Kind::List | Kind::Pods(_) => Vec::new(),
             };
             for seen in seen {
                 self.index.observe(&kind, seen, now);
@@ -183,18 +192,20 @@ impl World {
 
     pub(super) fn run_until_over(&mut self, steps: usize) {
         for _ in 0..steps {
-            if self.jobs.values().all(|job| {
+            let jobs_are_over = self.jobs.values().all(|job| {
                 job.status
                     .as_ref()
                     .is_some_and(|status| status.completion_time.is_some())
-            }) {
+            });
+            if jobs_are_over && self.prepulls_are_over() {
                 return;
             }
             self.step();
         }
         panic!(
-            "never ends: {:?}",
-            self.jobs.values().map(|job| &job.status).collect::<Vec<_>>()
+            "never ends: {:?} {:?}",
+            self.jobs.values().map(|job| &job.status).collect::<Vec<_>>(),
+            self.prepulls.values().map(|job| &job.status).collect::<Vec<_>>()
         );
     }
 
@@ -331,6 +342,7 @@ impl World {
 
     /// How many nodes the API shows at work for one job.
     fn look_at_the_whole(&mut self) {
+        self.look_at_prepulls();
         for job in self.jobs.values() {
             let image = larder_model::ImageRef::parse(&job.spec.image).unwrap();
             let uid = job.metadata.uid.as_deref().unwrap();
@@ -379,8 +391,13 @@ impl World {
     }
 
     fn object_request(&mut self, target: Target, action: ObjectAction) {
-        let Target::Job(key) = &target else {
-            panic!("there are no lists");
+        let key = match &target {
+            Target::Job(key) => key,
+            Target::PrePull(key) => {
+                let answer = self.prepull_request(key, action);
+                return self.after(2, Event::ObjectAnswer(target, answer));
+            }
+            Target::List(_) => panic!("there are no lists"),
         };
         let answer = match action {
             ObjectAction::Status(patch) => {
@@ -435,10 +452,14 @@ fn limits() -> Limits {
     }
 }
 
+fn labels() -> BTreeMap<String, String> {
+    [(EDGE_NODE_LABEL.to_owned(), String::new())].into()
+}
+
 fn facts(node: &NodeKey) -> NodeFacts {
     NodeFacts {
         name: node.to_string(),
-        labels: Some(BTreeMap::new()),
+        labels: Some(labels()),
         ready: true,
         ..NodeFacts::default()
     }
