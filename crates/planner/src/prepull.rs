@@ -11,6 +11,7 @@
 //! | [`dress`] | what else do its entries need? |
 //! | [`tolerance`], [`verdict`] | is it over, and how did it end? |
 //! | [`status`], [`shed`] | what does the job say about itself? |
+//! | [`explain`] | why does a node not move? |
 //! | [`words`] | in which words? |
 //!
 //! A job runs like this: [`PrePull::of`] reads it, [`nodes::choose`] chooses its nodes, [`PrePull::tasks`] gives each its
@@ -20,6 +21,7 @@
 
 pub mod campaign;
 pub mod dress;
+pub mod explain;
 pub mod images;
 pub mod label_line;
 pub mod nodes;

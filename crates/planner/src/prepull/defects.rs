@@ -27,7 +27,7 @@ fn phases(status: &ImagePrePullJobStatus) -> Vec<&str> {
 }
 
 #[test]
-fn d03_negative_retries_do_not_report_success_without_pulling() {
+fn negative_retries_do_not_report_success_without_pulling() {
     let plan = PrePull::of(&job(&json!({"nodeNames": ["a"], "retryTimes": -1}), &json!([]))).unwrap();
     assert_eq!(plan.retries, 0, "one try, no more");
     let mut fleet = start(&json!({"nodeNames": ["a"], "retryTimes": -2}), &["a"]);
@@ -36,13 +36,13 @@ fn d03_negative_retries_do_not_report_success_without_pulling() {
 }
 
 #[test]
-fn d04_no_images_are_no_success() {
+fn no_images_are_no_success() {
     let refusal = PrePull::of(&job(&json!({"nodeNames": ["a"], "images": []}), &json!([]))).unwrap_err();
     assert_eq!(refusal.to_string(), "images is empty; name at least one image");
 }
 
 #[test]
-fn d05_documented_defaults_exist() {
+fn documented_defaults_exist() {
     let plan = PrePull::of(&job(&json!({"nodeNames": ["a"]}), &json!([]))).unwrap();
     assert_eq!(
         (plan.checks.as_slice(), plan.timeout_seconds),
@@ -52,7 +52,7 @@ fn d05_documented_defaults_exist() {
 }
 
 #[test]
-fn d06_small_failure_ratios_do_not_pass_by_rounding() {
+fn small_failure_ratios_do_not_pass_by_rounding() {
     let plan = PrePull::of(&job(&json!({"nodeNames": ["a"], "failureTolerate": "0"}), &json!([]))).unwrap();
     assert!(plan.tolerance.is_exceeded(4, 1_000));
 }
@@ -60,14 +60,14 @@ fn d06_small_failure_ratios_do_not_pass_by_rounding() {
 #[rstest]
 #[case::equal_is_tolerated("0.5", 5, false)]
 #[case::nobody_failed_and_none_may("0", 0, false)]
-fn d07_the_boundary_is_the_same_everywhere(#[case] tolerance: &str, #[case] failed: usize, #[case] want: bool) {
+fn the_boundary_is_the_same_everywhere(#[case] tolerance: &str, #[case] failed: usize, #[case] want: bool) {
     let template = json!({"nodeNames": ["a"], "failureTolerate": tolerance});
     let plan = PrePull::of(&job(&template, &json!([]))).unwrap();
     assert_eq!(plan.tolerance.is_exceeded(failed, 10), want);
 }
 
 #[test]
-fn d08_a_node_that_is_named_twice_does_not_hold_the_job_up() {
+fn a_node_that_is_named_twice_does_not_hold_the_job_up() {
     let mut fleet = start(&json!({"nodeNames": ["a", "a"]}), &["a"]);
     fleet.step(0);
     fleet.succeed("a", 1);
@@ -78,20 +78,20 @@ fn d08_a_node_that_is_named_twice_does_not_hold_the_job_up() {
 #[case::not_a_number("NaN")]
 #[case::infinite("Inf")]
 #[case::minus_infinite("-Inf")]
-fn d09_a_tolerance_that_is_no_number_is_refused_in_a_sentence(#[case] text: &str) {
+fn a_tolerance_that_is_no_number_is_refused_in_a_sentence(#[case] text: &str) {
     let template = json!({"nodeNames": ["a"], "failureTolerate": text});
     let refusal = PrePull::of(&job(&template, &json!([]))).unwrap_err().to_string();
     assert!(refusal.contains("is not a decimal between 0 and 1"), "{refusal}");
 }
 
 #[test]
-fn d10_a_negative_timeout_breaks_nothing() {
+fn a_negative_timeout_breaks_nothing() {
     let plan = PrePull::of(&job(&json!({"nodeNames": ["a"], "timeoutSeconds": -5}), &json!([]))).unwrap();
     assert_eq!(plan.timeout_seconds, 300);
 }
 
 #[test]
-fn d11_an_empty_selector_does_not_pull_cloud_nodes_in() {
+fn an_empty_selector_does_not_pull_cloud_nodes_in() {
     let mut nodes = edge_nodes(&[("cloud", "east"), ("edge", "east")]);
     nodes.get_mut("cloud").unwrap().labels.clear();
     let mut fleet = Fleet::start(
@@ -110,12 +110,12 @@ fn d11_an_empty_selector_does_not_pull_cloud_nodes_in() {
 #[case::failure(json!({"phase": "Failure"}), true)]
 #[case::init(json!({"phase": "Init"}), false)]
 #[case::phase_wins(json!({"phase": "InProgress", "state": "Successful"}), false)]
-fn d12_finished_jobs_of_old_versions_are_not_run_again(#[case] status: Value, #[case] want: bool) {
+fn finished_jobs_of_old_versions_are_not_run_again(#[case] status: Value, #[case] want: bool) {
     assert_eq!(is_over(&serde_json::from_value(status).unwrap(), Some(1)), want);
 }
 
 #[test]
-fn d13_d14_a_failed_node_always_says_why() {
+fn a_failed_node_always_says_why() {
     let mut fleet = start(&json!({"nodeNames": ["a", "gone"], "failureTolerate": "1"}), &["a"]);
     fleet.step(0);
     fleet.fail("a", Reason::AuthDenied, 1);
@@ -125,7 +125,7 @@ fn d13_d14_a_failed_node_always_says_why() {
 }
 
 #[test]
-fn d15_no_timeout_text_is_left_after_a_late_success() {
+fn no_timeout_text_is_left_after_a_late_success() {
     let mut fleet = start(&json!({"nodeNames": ["a", "b"], "failureTolerate": "1"}), &["a", "b"]);
     fleet.step(0);
     fleet.say("a", "nginx:1", Phase::Pulling, None, 1);
@@ -140,7 +140,7 @@ fn d15_no_timeout_text_is_left_after_a_late_success() {
 }
 
 #[test]
-fn d17_there_are_counts_bytes_reasons_and_conditions() {
+fn there_are_counts_bytes_reasons_and_conditions() {
     let mut fleet = start(&json!({"nodeNames": ["a", "b"], "failureTolerate": "1"}), &["a", "b"]);
     fleet.step(0);
     fleet.fail("a", Reason::NotFound, 1);
@@ -153,7 +153,7 @@ fn d17_there_are_counts_bytes_reasons_and_conditions() {
 }
 
 #[test]
-fn d18_readers_of_v1alpha1_see_everything() {
+fn readers_of_v1alpha1_see_everything() {
     let mut fleet = start(&json!({"nodeNames": ["a"]}), &["a"]);
     fleet.step(0);
     fleet.succeed("a", 1);
@@ -168,7 +168,7 @@ fn d18_readers_of_v1alpha1_see_everything() {
 }
 
 #[test]
-fn d19_a_node_that_never_answers_does_not_hold_its_slot_for_ever() {
+fn a_node_that_never_answers_does_not_hold_its_slot_for_ever() {
     let mut fleet = start(&json!({"nodeNames": ["a-dead", "b-alive"]}), &["a-dead", "b-alive"]);
     assert_eq!(fleet.step(0), ["a-dead"]);
     assert_eq!(fleet.step(29), [""; 0]);
@@ -177,7 +177,7 @@ fn d19_a_node_that_never_answers_does_not_hold_its_slot_for_ever() {
 }
 
 #[test]
-fn d22_nodes_that_wait_for_a_slot_do_not_time_out() {
+fn nodes_that_wait_for_a_slot_do_not_time_out() {
     let mut fleet = start(&json!({"nodeNames": ["a", "b"], "timeoutSeconds": 60}), &["a", "b"]);
     fleet.step(0);
     fleet.say("a", "nginx:1", Phase::Pulling, None, 1);
@@ -192,7 +192,7 @@ fn d22_nodes_that_wait_for_a_slot_do_not_time_out() {
 }
 
 #[test]
-fn d25_a_node_with_a_wrong_clock_neither_times_out_at_once_nor_never() {
+fn a_node_with_a_wrong_clock_neither_times_out_at_once_nor_never() {
     let mut fleet = start(&json!({"nodeNames": ["a"], "timeoutSeconds": 60}), &["a"]);
     fleet.step(0);
     let years = 10 * 365 * 86_400;
@@ -208,7 +208,7 @@ fn d25_a_node_with_a_wrong_clock_neither_times_out_at_once_nor_never() {
 }
 
 #[test]
-fn d26_a_job_in_progress_is_resumed_after_a_restart() {
+fn a_job_in_progress_is_resumed_after_a_restart() {
     let template = json!({"nodeNames": ["a", "b"]});
     let mut fleet = start(&template, &["a", "b"]);
     fleet.step(0);
@@ -225,7 +225,7 @@ fn d26_a_job_in_progress_is_resumed_after_a_restart() {
 }
 
 #[test]
-fn d29_nothing_more_is_tried_once_the_tolerance_is_exceeded() {
+fn nothing_more_is_tried_once_the_tolerance_is_exceeded() {
     let mut fleet = start(
         &json!({"nodeNames": ["a", "b", "c"], "failureTolerate": "0"}),
         &["a", "b", "c"],
@@ -237,7 +237,7 @@ fn d29_nothing_more_is_tried_once_the_tolerance_is_exceeded() {
 }
 
 #[test]
-fn d30_a_node_that_is_offline_at_dispatch_gets_a_later_chance() {
+fn a_node_that_is_offline_at_dispatch_gets_a_later_chance() {
     let template = json!({"nodeNames": ["a"], "activeDeadlineSeconds": 86_400});
     let mut nodes = edge_nodes(&[("a", "east")]);
     nodes.get_mut("a").unwrap().ready = false;

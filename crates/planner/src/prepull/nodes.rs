@@ -215,7 +215,7 @@ pub fn choose(
 impl Candidate<'_> {
     /// An edge node carries the label with an empty value; then the node has to be ready. The first that does not hold is
     /// the answer.
-    fn unfit(&self, waits: bool) -> Option<Unfit> {
+    pub(super) fn unfit(&self, waits: bool) -> Option<Unfit> {
         if self.labels.get(EDGE_NODE_LABEL).is_none_or(|value| !value.is_empty()) {
             return Some(Unfit::NotEdge);
         }

@@ -1,0 +1,171 @@
+//! Why a node of a job did not move: one sentence for every node, also for those that the job did not choose.
+
+use jiff::Timestamp;
+use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, NodeTaskStatus};
+
+use super::campaign::PrePull;
+use super::nodes::{Candidate, Choice, NodeRule, Unfit};
+use super::words::NodePhase;
+use crate::explain::Explanation;
+use crate::progress::Progress;
+
+/// Says about one node where it stands and why, while the job runs. `known` is the node as Kubernetes has it now.
+pub fn explain(
+    plan: &PrePull,
+    choice: &Choice,
+    progress: &Progress,
+    (node, known): (&str, Option<Candidate<'_>>),
+    now: Timestamp,
+) -> Explanation {
+    let mut chosen = choice.nodes.iter().filter(|chosen| &*chosen.name == node);
+    let Some(chosen) = chosen.next() else {
+        return not_chosen(plan, known);
+    };
+    if let Some(unfit) = &chosen.unfit {
+        return Explanation {
+            state: "Failed",
+            reason: Some(unfit.reason()),
+            sentence: unfit.text(node),
+        };
+    }
+    let mut said = progress.explain(node, now);
+    let lost = plan
+        .tolerance
+        .is_exceeded(choice.unfit() + progress.counts().failed, choice.total());
+    match said.state {
+        "Succeeded" => "Every image is there.".clone_into(&mut said.sentence),
+        "Waiting" if lost => {
+            "Is not served: more nodes failed than failureTolerate allows.".clone_into(&mut said.sentence);
+        }
+        _ => {}
+    }
+    said
+}
+
+fn not_chosen(plan: &PrePull, known: Option<Candidate<'_>>) -> Explanation {
+    let matching = known.filter(|node| match &plan.nodes {
+        NodeRule::Names(_) => false,
+        NodeRule::Labels(rule) => rule.matches(node.labels),
+    });
+    let sentence = match matching.map(|node| node.unfit(plan.waits_for_nodes())) {
+        None => "The job does not select this node.",
+        Some(Some(Unfit::NotReady)) => {
+            "It has the right labels, but was not ready when the job began; with activeDeadlineSeconds it would be waited for."
+        }
+        Some(Some(_)) => {
+            "It has the right labels, but is no edge node: it lacks the label node-role.kubernetes.io/edge with an empty value."
+        }
+        Some(None) => "It has the right labels, but the job had chosen its nodes before; nobody is taken in later.",
+    };
+    Explanation {
+        state: "NotSelected",
+        reason: None,
+        sentence: sentence.to_owned(),
+    }
+}
+
+/// Says the same about the nodes of a job that is over, as its status tells.
+pub fn after_the_end(status: &ImagePrePullJobStatus) -> Vec<(String, Explanation)> {
+    let say = |node: &NodeTaskStatus| {
+        let text = || node.reason.clone().filter(|reason| !reason.is_empty());
+        let (state, sentence) = match node.phase.as_deref() {
+            Some(phase) if phase == NodePhase::Successful.as_str() => ("Succeeded", "Every image is there.".to_owned()),
+            Some(phase) if phase == NodePhase::Failure.as_str() || phase == NodePhase::Unknown.as_str() => (
+                "Failed",
+                text().unwrap_or_else(|| "It failed; the status does not say why.".to_owned()),
+            ),
+            _ => ("Waiting", "The job ended before its turn came.".to_owned()),
+        };
+        let explanation = Explanation {
+            state,
+            reason: None,
+            sentence,
+        };
+        Some((node.node_name.clone()?, explanation))
+    };
+    status.node_status.iter().filter_map(say).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_model::Reason;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::prepull::Before;
+    use crate::prepull::samples::{Fleet, candidates, edge_nodes, job};
+    use crate::view::samples::at;
+
+    fn said(fleet: &Fleet, node: &str) -> (&'static str, String) {
+        let known = candidates(&fleet.nodes).get(node).copied();
+        let said = explain(&fleet.plan, &fleet.choice, &fleet.progress, (node, known), at(1));
+        (said.state, said.sentence)
+    }
+
+    #[test]
+    fn every_node_has_its_sentence() {
+        let mut nodes = edge_nodes(&[
+            ("a", "east"),
+            ("b", "east"),
+            ("cloud", "east"),
+            ("far", "west"),
+            ("off", "east"),
+        ]);
+        nodes
+            .get_mut("cloud")
+            .unwrap()
+            .labels
+            .remove(larder_api::names::EDGE_NODE_LABEL);
+        nodes.get_mut("off").unwrap().ready = false;
+        let template = json!({"labelSelector": {"matchLabels": {"region": "east"}}, "failureTolerate": "0"});
+        let mut fleet = Fleet::start(&job(&template, &json!([])), nodes, &Before::default());
+        fleet.step(0);
+        fleet.nodes.extend(edge_nodes(&[("late", "east")]));
+        for (node, state, words) in [
+            ("a", "Ordered", "has not taken it up yet"),
+            ("b", "Waiting", "1 of 1 slots are taken"),
+            ("cloud", "NotSelected", "is no edge node"),
+            ("far", "NotSelected", "does not select"),
+            ("off", "NotSelected", "was not ready when the job began"),
+            ("late", "NotSelected", "chosen its nodes before"),
+            ("nowhere", "NotSelected", "does not select"),
+        ] {
+            let (is, sentence) = said(&fleet, node);
+            assert_eq!(is, state, "{node}: {sentence}");
+            assert!(sentence.contains(words), "{node}: {sentence}");
+        }
+        fleet.fail("a", Reason::NotFound, 1);
+        assert!(said(&fleet, "b").1.contains("failureTolerate"));
+    }
+
+    #[test]
+    fn a_named_node_that_cannot_take_part_failed() {
+        let template = json!({"nodeNames": ["gone", "a"]});
+        let mut fleet = Fleet::start(
+            &job(&template, &json!([])),
+            edge_nodes(&[("a", "east")]),
+            &Before::default(),
+        );
+        fleet.step(0);
+        let (state, sentence) = said(&fleet, "gone");
+        assert_eq!(state, "Failed");
+        assert!(sentence.starts_with("failed to get node"), "{sentence}");
+    }
+
+    #[rstest]
+    #[case::done(json!({"phase": "Successful"}), "Succeeded", "Every image is there.")]
+    #[case::failed(json!({"phase": "Failure", "reason": "the node is not ready"}), "Failed", "the node is not ready")]
+    #[case::silent(json!({"phase": "Unknown", "reason": "The node task has timed out"}), "Failed", "The node task has timed out")]
+    #[case::failed_without_a_word(json!({"phase": "Failure"}), "Failed", "It failed; the status does not say why.")]
+    #[case::never_tried(json!({"phase": "Pending"}), "Waiting", "The job ended before its turn came.")]
+    fn a_job_that_is_over(#[case] mut node: serde_json::Value, #[case] state: &str, #[case] sentence: &str) {
+        node["nodeName"] = json!("a");
+        let status = serde_json::from_value(json!({"phase": "Failure", "nodeStatus": [node]})).unwrap();
+        let [(name, said)] = after_the_end(&status).try_into().unwrap();
+        assert_eq!(
+            (name.as_str(), said.state, said.sentence.as_str()),
+            ("a", state, sentence)
+        );
+    }
+}
