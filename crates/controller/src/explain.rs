@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
+use kube::core::ObjectMeta;
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 pub use larder_planner::explain::Explanation;
+use larder_planner::prepull::SecretRef;
+use larder_planner::prepull::explain::after_the_end as ended_prepull;
 use larder_planner::progress::Hold;
 use thiserror::Error;
 
 use crate::facts::{NodeFacts, PodFacts};
 use crate::index::{Index, Kind, Limits, Seen};
-use crate::kinds::image_list_pull_job;
+use crate::kinds::{image_list_pull_job, image_pre_pull_job};
 
 /// The objects that a job's nodes are judged by.
 #[derive(Clone, Debug, Default)]
@@ -43,10 +46,7 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
     let status = job.status.as_ref();
     let mut found = look(job, objects, now)?.explain_job(hold, now).map_err(NotServed)?;
     let Some(status) = status else {
-        for (_, explanation) in found.iter_mut().filter(|(_, said)| said.state == "Waiting") {
-            "No controller has looked at the job yet; see that larder-controller runs."
-                .clone_into(&mut explanation.sentence);
-        }
+        unseen(&mut found);
         return Ok(found);
     };
     if status.completion_time.is_some() {
@@ -54,6 +54,35 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
         for (node, explanation) in &mut found {
             after_the_end(explanation, failed.contains(node.as_str()));
         }
+    }
+    Ok(found)
+}
+
+/// What is to be said about each node of an ImagePrePullJob, in the job's order, and then about all others. Of a job that is
+/// over nothing is left but its status, which tells of its own nodes. The job need not exist yet.
+pub fn prepull_nodes(
+    job: &ImagePrePullJob,
+    objects: Objects,
+    now: Timestamp,
+) -> Result<Vec<(String, Explanation)>, NotServed> {
+    if let Some(status) = job.status.as_ref().filter(|_| image_pre_pull_job::is_over(job)) {
+        return Ok(ended_prepull(status));
+    }
+    let missing: BTreeSet<SecretRef> = objects
+        .missing_secrets
+        .iter()
+        .filter_map(|name| SecretRef::parse(name).ok())
+        .collect();
+    let mut index = look_around(&job.metadata, objects, now)?;
+    see(
+        &mut index,
+        &Kind::PrePull,
+        vec![Seen::PrePull(Box::new(job.clone()))],
+        now,
+    );
+    let mut found = index.explain_prepull(&missing, now).map_err(NotServed)?;
+    if job.status.is_none() {
+        unseen(&mut found);
     }
     Ok(found)
 }
@@ -66,8 +95,24 @@ pub fn children(list: &ImageListPullJob) -> Result<Vec<ImagePullJob>, NotServed>
 }
 
 /// An index that has seen this job and these objects.
-fn look(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Index, NotServed> {
-    if job.metadata.deletion_timestamp.is_some() {
+fn look(job: &ImagePullJob, mut objects: Objects, now: Timestamp) -> Result<Index, NotServed> {
+    let pods = std::mem::take(&mut objects.pods);
+    let mut index = look_around(&job.metadata, objects, now)?;
+    let mut job = job.clone();
+    // Of a job that ended nothing is kept but its status; what the nodes say is seen as if it ran.
+    if let Some(status) = &mut job.status {
+        status.completion_time = None;
+    }
+    let namespace = job.metadata.namespace.clone().unwrap_or_default();
+    see(&mut index, &Kind::Job, vec![Seen::Job(Box::new(job))], now);
+    let pods = pods.into_iter().map(|pod| Seen::Pod(PodFacts::of(pod)));
+    see(&mut index, &Kind::Pods(namespace), pods.collect(), now);
+    Ok(index)
+}
+
+/// An index that has seen the nodes, if the job is not about to leave.
+fn look_around(job: &ObjectMeta, objects: Objects, now: Timestamp) -> Result<Index, NotServed> {
+    if job.deletion_timestamp.is_some() {
         return Err(NotServed("it is being deleted".to_owned()));
     }
     let mut index = Index::new(Limits {
@@ -75,27 +120,25 @@ fn look(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Index, N
         pause: false,
         serve_jobs: true,
     });
-    let mut see = |kind: &Kind, seen: Vec<Seen>| {
-        let all = [Seen::Begin].into_iter().chain(seen).chain([Seen::Complete]);
-        all.for_each(|seen| index.observe(kind, seen, now));
-    };
     let nodes = objects.nodes.into_iter().map(|node| Seen::Node(NodeFacts::of(node)));
-    see(&Kind::Node, nodes.collect());
+    see(&mut index, &Kind::Node, nodes.collect(), now);
     let node_images = objects.node_images.into_iter();
-    see(
-        &Kind::NodeImage,
-        node_images.map(|object| Seen::NodeImage(Box::new(object))).collect(),
-    );
-    let mut job = job.clone();
-    // Of a job that ended nothing is kept but its status; what the nodes say is seen as if it ran.
-    if let Some(status) = &mut job.status {
-        status.completion_time = None;
-    }
-    let namespace = job.metadata.namespace.clone().unwrap_or_default();
-    see(&Kind::Job, vec![Seen::Job(Box::new(job))]);
-    let pods = objects.pods.into_iter().map(|pod| Seen::Pod(PodFacts::of(pod)));
-    see(&Kind::Pods(namespace), pods.collect());
+    let node_images = node_images.map(|object| Seen::NodeImage(Box::new(object)));
+    see(&mut index, &Kind::NodeImage, node_images.collect(), now);
     Ok(index)
+}
+
+fn see(index: &mut Index, kind: &Kind, seen: Vec<Seen>, now: Timestamp) {
+    let all = [Seen::Begin].into_iter().chain(seen).chain([Seen::Complete]);
+    all.for_each(|seen| index.observe(kind, seen, now));
+}
+
+/// A job without a status was seen by no controller: nobody is served, whatever the reason would be.
+fn unseen(found: &mut [(String, Explanation)]) {
+    for (_, explanation) in found.iter_mut().filter(|(_, said)| said.state == "Waiting") {
+        "No controller has looked at the job yet; see that larder-controller runs."
+            .clone_into(&mut explanation.sentence);
+    }
 }
 
 /// A job that ended waits for nothing, and its entries on the nodes may be gone.

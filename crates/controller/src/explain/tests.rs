@@ -146,3 +146,78 @@ fn a_list_is_one_job_for_each_image() {
     let images: Vec<&str> = children.iter().map(|child| child.spec.image.as_str()).collect();
     assert_eq!(images, ["app:2", "nginx:1"]);
 }
+
+#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
+fn prepull(template: Value, status: Value) -> ImagePrePullJob {
+    let object = json!({
+        "apiVersion": "operations.kubeedge.io/v1alpha2", "kind": "ImagePrePullJob",
+        "metadata": {"name": "web", "uid": "u"}, "spec": {"imagePrePullTemplate": template}, "status": status,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+/// An edge node with this result, if any, one without edge label, and one that is not named.
+fn edge_objects(result: Option<Value>) -> Objects {
+    let mut objects = objects(result);
+    objects.nodes[0].metadata.labels = Some([("node-role.kubernetes.io/edge".to_owned(), String::new())].into());
+    objects.nodes.push(node("c", true));
+    objects.node_images.push(node_image("c", None));
+    objects
+}
+
+#[test]
+fn every_node_of_a_pre_pull_job_is_explained() {
+    let template = json!({"images": ["nginx:1"], "nodeNames": ["a", "b", "gone"], "failureTolerate": "1"});
+    let pulling = json!({"tag": "1", "version": 1, "phase": "Pulling"});
+    let running = json!({"phase": "InProgress", "conditions": [
+        {"type": "Progressing", "status": "True", "reason": "Pulling", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ]});
+    let found = prepull_nodes(&prepull(template, running), edge_objects(Some(pulling)), now()).unwrap();
+    let states: Vec<_> = found.iter().map(|(node, said)| (node.as_str(), said.state)).collect();
+    assert_eq!(
+        states,
+        [
+            ("a", "Pulling"),
+            ("b", "Failed"),
+            ("gone", "Failed"),
+            ("c", "NotSelected")
+        ]
+    );
+    assert_eq!(found[1].1.sentence, "the node is not an edge node");
+}
+
+#[test]
+fn a_pre_pull_job_that_waits_for_a_secret_says_so() {
+    let template = json!({"images": ["redis:7"], "nodeNames": ["a"], "imageSecrets": "team/pull"});
+    let mut objects = edge_objects(None);
+    objects.missing_secrets = vec!["team/pull".to_owned()];
+    let agent = objects.node_images[0].status.as_mut().unwrap().agent.as_mut().unwrap();
+    agent.public_key = Some("k".to_owned());
+    let found = prepull_nodes(&prepull(template, json!({"phase": "InProgress"})), objects, now()).unwrap();
+    assert_eq!(
+        (found[0].1.state, found[0].1.reason),
+        ("Blocked", Some(larder_model::Reason::SecretMissing))
+    );
+}
+
+#[rstest]
+#[case::no_controller(json!({"images": ["redis:7"], "nodeNames": ["a"]}), Ok("No controller has looked at the job yet"))]
+#[case::refused(json!({"images": [{"name": "x"}], "nodeNames": ["a"]}), Err("images[0]: there is no repo"))]
+#[case::nobody_matches(json!({"images": ["redis:7"], "labelSelector": {"matchLabels": {"x": "y"}}}), Err("no nodes were matched"))]
+fn a_pre_pull_job_that_nobody_has_looked_at(#[case] template: Value, #[case] want: Result<&str, &str>) {
+    let found = prepull_nodes(&prepull(template, Value::Null), edge_objects(None), now());
+    match (found, want) {
+        (Ok(found), Ok(words)) => assert!(found[0].1.sentence.contains(words), "{found:?}"),
+        (Err(refused), Err(words)) => assert!(refused.to_string().contains(words), "{refused}"),
+        (found, want) => panic!("{found:?}, and not {want:?}"),
+    }
+}
+
+#[test]
+fn a_pre_pull_job_that_is_over_is_explained_by_its_status() {
+    let status =
+        json!({"phase": "Failure", "nodeStatus": [{"nodeName": "a", "phase": "Failure", "reason": "a story"}]});
+    let template = json!({"images": ["nginx:1"], "nodeNames": ["a"]});
+    let found = prepull_nodes(&prepull(template, status), Objects::default(), now()).unwrap();
+    assert_eq!((found[0].0.as_str(), found[0].1.sentence.as_str()), ("a", "a story"));
+}

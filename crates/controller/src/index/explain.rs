@@ -1,11 +1,17 @@
 //! What the planner says of every node, for a job that somebody asks about.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
+use larder_planner::NodeKey;
 use larder_planner::explain::Explanation;
+use larder_planner::prepull::SecretRef;
+use larder_planner::prepull::explain::explain;
 use larder_planner::progress::Hold;
 
 use super::Index;
 use super::jobs::Refusal;
+use super::prepulls::{Work, candidate};
 
 impl Index {
     /// Explains every node to the one job that this index has seen; or says why it is not served.
@@ -31,7 +37,37 @@ impl Index {
             return Err("it does not run".to_owned());
         };
         let with_image = self.nodes.iter().filter(|(_, record)| record.image.is_some());
-        let say = |node: &larder_planner::NodeKey| (node.to_string(), running.progress.explain(node, now));
+        let say = |node: &NodeKey| (node.to_string(), running.progress.explain(node, now));
         Ok(with_image.map(|(node, _)| say(node)).collect())
+    }
+
+    /// The same for an ImagePrePullJob: its own nodes in its own order, then the others.
+    pub(crate) fn explain_prepull(
+        &mut self,
+        missing_secrets: &BTreeSet<SecretRef>,
+        now: Timestamp,
+    ) -> Result<Vec<(String, Explanation)>, String> {
+        let Some(id) = self.jobs.keys().next().copied() else {
+            return Err("it was not seen".to_owned());
+        };
+        self.read_prepull(id, now);
+        if let Some(Refusal::Spec(why)) = self.jobs.get(&id).and_then(|record| record.refusal.as_ref()) {
+            return Err(why.clone());
+        }
+        self.mark_unusable(id, missing_secrets.clone(), BTreeSet::new(), now);
+        let Some(running) = self.running(id) else {
+            return Err("it does not run".to_owned());
+        };
+        let Some(Work { plan, choice, .. }) = running.work.as_deref() else {
+            return Err("it is no ImagePrePullJob".to_owned());
+        };
+        let chosen: Vec<&NodeKey> = choice.nodes.iter().map(|chosen| &chosen.name).collect();
+        let others = self.nodes.keys().filter(|node| !chosen.contains(node));
+        let say = |node: &NodeKey| {
+            let known = self.nodes.get(node).and_then(|record| candidate(record));
+            let said = explain(plan, choice, &running.progress, (node, known), now);
+            (node.to_string(), said)
+        };
+        Ok(chosen.iter().copied().chain(others).map(say).collect())
     }
 }
