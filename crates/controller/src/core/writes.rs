@@ -79,7 +79,6 @@ pub(super) enum Answer {
 /// The calls that are under way.
 pub(super) struct Writes {
     client: Client,
-    recorder: Recorder,
     tasks: JoinSet<Answer>,
     /// Which class each call is of, and what is answered in its place if it panics: whoever asked waits for an answer.
     under_way: HashMap<Id, (Class, Answer)>,
@@ -89,12 +88,7 @@ pub(super) struct Writes {
 
 impl Writes {
     pub(super) fn new(client: Client, metrics: Metrics) -> Self {
-        let reporter = Reporter {
-            controller: REPORTER.to_owned(),
-            instance: None,
-        };
         Self {
-            recorder: Recorder::new(client.clone(), reporter),
             client,
             tasks: JoinSet::new(),
             under_way: HashMap::new(),
@@ -123,13 +117,10 @@ impl Writes {
                 let answer = secret(client, &key, &metrics).await;
                 Answer::Secret(key, answer)
             }),
-            Request::Note(note) => {
-                let recorder = self.recorder.clone();
-                self.tasks.spawn(async move {
-                    write_note(&recorder, note, &metrics).await;
-                    Answer::Note
-                })
-            }
+            Request::Note(note) => self.tasks.spawn(async move {
+                write_note(client, note, &metrics).await;
+                Answer::Note
+            }),
         };
         self.counts[class] += 1;
         self.under_way.insert(task.id(), (class, lost));
@@ -412,7 +403,14 @@ fn read_secret(secret: &Secret) -> SecretAnswer {
     }
 }
 
-async fn write_note(recorder: &Recorder, note: Note, metrics: &Metrics) {
+/// Each Event is one of its own: a Recorder that lives longer would count those of one reason on one object as the same,
+/// and show the text of the first alone. Their number is bounded before they come here.
+async fn write_note(client: Client, note: Note, metrics: &Metrics) {
+    let reporter = Reporter {
+        controller: REPORTER.to_owned(),
+        instance: None,
+    };
+    let recorder = Recorder::new(client, reporter);
     let event = Event {
         type_: if note.warning {
             EventType::Warning

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod events;
 mod fleet;
 mod image_list_pull_job;
 mod image_pre_pull_job;
