@@ -3,8 +3,10 @@
 //! ```text
 //! DATA/lock                  held by the one process that uses the folder
 //! DATA/larder.log            what the parts have to say; the part before the last 10 MB is larder.log.1
-//! DATA/kubeconfig            for kubectl; written anew with every start
+//! DATA/kubeconfig            for kubectl; written anew with every start, and the same as long as the port is
 //! DATA/token                 the password of the API server
+//! DATA/server.crt, .key      the certificate of the API server
+//! DATA/port                  where it listened last
 //! DATA/objects.redb          all objects
 //! DATA/nodes/NAME/state/     key and ledger of a node's agent
 //! DATA/nodes/NAME/images/    its images, where there is no container runtime
@@ -15,6 +17,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use larder_localplane::{Identity, IdentityError};
 use rand::Rng;
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
@@ -33,6 +36,17 @@ pub enum DataError {
         /// Why not.
         #[source]
         source: io::Error,
+    },
+    /// The certificate of the API server can neither be made nor used.
+    #[error(
+        "the certificate in {folder} cannot be used; delete server.crt and server.key there, and a new one is made"
+    )]
+    Identity {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        #[source]
+        source: IdentityError,
     },
     /// Another process uses it.
     #[error("another larder is running on {folder}; stop it, or choose another folder with --data")]
@@ -123,6 +137,34 @@ impl DataFolder {
         }
     }
 
+    /// The certificate of this folder; the same after a restart, so that kubeconfigs that were copied go on working.
+    pub(crate) fn identity(&self) -> Result<Identity, DataError> {
+        let (certificate, key) = (self.folder.join("server.crt"), self.folder.join("server.key"));
+        if let (Ok(certificate), Ok(key)) = (fs::read_to_string(&certificate), fs::read_to_string(&key)) {
+            return Ok(Identity {
+                certificate,
+                key: SecretString::from(key),
+            });
+        }
+        let made = Identity::generate().map_err(|source| DataError::Identity {
+            folder: self.folder.clone(),
+            source,
+        })?;
+        self.write(&key, made.key.expose_secret())?;
+        self.write(&certificate, &made.certificate)?;
+        Ok(made)
+    }
+
+    /// Where the API server listened last, if that can be read.
+    pub(crate) fn last_port(&self) -> Option<u16> {
+        let text = fs::read_to_string(self.folder.join("port")).ok()?;
+        text.trim().parse().ok().filter(|port| 0 < *port)
+    }
+
+    pub(crate) fn remember_port(&self, port: u16) -> Result<(), DataError> {
+        self.write(&self.folder.join("port"), &port.to_string())
+    }
+
     /// Writes the kubeconfig, and says where.
     pub(crate) fn write_kubeconfig(&self, text: &SecretString) -> Result<PathBuf, DataError> {
         let path = self.folder.join("kubeconfig");
@@ -178,6 +220,19 @@ mod tests {
         assert_eq!(data.token().unwrap().expose_secret(), first.expose_secret());
         let mode = fs::metadata(data.folder.join("token")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_port_that_cannot_be_read_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(folder.path()).unwrap();
+        assert_eq!(data.last_port(), None);
+        data.remember_port(4711).unwrap();
+        assert_eq!(data.last_port(), Some(4711));
+        for text in ["", "0", "many", "70000"] {
+            fs::write(folder.path().join("port"), text).unwrap();
+            assert_eq!(data.last_port(), None, "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 mod data;
 mod node;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,11 +19,13 @@ use larder_api::NodeImage;
 use larder_controller::run::{Controller, RunError};
 use larder_localplane::{Config, ListenError, Listening, Localplane, StartError as PlaneError, Tokens};
 use larder_telemetry::{Health, Registry};
+use secrecy::SecretString;
 use thiserror::Error;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use data::{DataError, DataFolder};
+pub use larder_localplane::DiskError;
 pub use node::{Node, NodeError, Runtime};
 
 use crate::node::RunningNode;
@@ -34,8 +36,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where kubectl is served; port 0 lets the system choose.
-    pub address: SocketAddr,
+    /// Where kubectl is served; port 0 lets the system choose. None: where it was served last on this data, else somewhere
+    /// on this machine.
+    pub address: Option<SocketAddr>,
     /// The nodes.
     pub nodes: Vec<Node>,
     /// Where `hosts.toml` files lie, for nodes that pull by themselves.
@@ -48,9 +51,18 @@ pub enum StartError {
     /// The data folder.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// The file of all objects is damaged, or another version wrote it.
+    #[error("{file} cannot be read")]
+    Objects {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: DiskError,
+    },
     /// The API server.
     #[error("the embedded API server does not start")]
-    Plane(#[from] PlaneError),
+    Plane(#[source] PlaneError),
     /// Its socket.
     #[error("the embedded API server cannot listen")]
     Listen(#[from] ListenError),
@@ -82,6 +94,7 @@ pub struct Embedded {
     listening: Listening,
     client: Client,
     kubeconfig: PathBuf,
+    port_taken: Option<u16>,
     controller: JoinHandle<Result<(), RunError>>,
     health: Health,
     nodes: Vec<RunningNode>,
@@ -96,9 +109,11 @@ impl Embedded {
             data: Some(data.objects()),
             ..Config::new(larder_api::crds())
         })
-        .await?;
+        .await
+        .map_err(|error| unreadable(error, data.objects()))?;
         let token = data.token()?;
-        let listening = plane.listen(settings.address, Tokens::admin(token.clone())).await?;
+        let (listening, port_taken) = listen(&plane, &data, settings.address, &token).await?;
+        data.remember_port(listening.address().port())?;
         let kubeconfig = data.write_kubeconfig(&listening.kubeconfig(&token))?;
         let client = Client::new(plane.service(), "default");
         let stop = CancellationToken::new();
@@ -126,6 +141,7 @@ impl Embedded {
             listening,
             client,
             kubeconfig,
+            port_taken,
             controller,
             health,
             nodes,
@@ -194,6 +210,11 @@ impl Embedded {
         self.listening.url()
     }
 
+    /// The port of the last time, where somebody else has it now and another one was taken.
+    pub fn port_taken(&self) -> Option<u16> {
+        self.port_taken
+    }
+
     /// Ends the controller and the agents, then the API server that they write to.
     pub async fn shutdown(self) {
         self.stop.cancel();
@@ -212,6 +233,47 @@ impl Embedded {
         }
         self.plane.shutdown().await;
         self.listening.stopped().await;
+    }
+}
+
+/// Listens where it was asked to, or where it was last. Somebody else may have that port by now: then on another one, and
+/// the old one is told too.
+async fn listen(
+    plane: &Localplane,
+    data: &DataFolder,
+    address: Option<SocketAddr>,
+    token: &SecretString,
+) -> Result<(Listening, Option<u16>), StartError> {
+    let identity = data.identity()?;
+    let tokens = Tokens::admin(token.clone());
+    let on = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let last = data.last_port().filter(|_| address.is_none());
+    let listened = match last {
+        Some(port) => plane.listen_as(&identity, on(port), tokens.clone()).await,
+        None => {
+            plane
+                .listen_as(&identity, address.unwrap_or(on(0)), tokens.clone())
+                .await
+        }
+    };
+    match (listened, last) {
+        (Err(ListenError::Bind { .. }), Some(port)) => {
+            let elsewhere = plane.listen_as(&identity, on(0), tokens).await?;
+            Ok((elsewhere, Some(port)))
+        }
+        (Err(ListenError::Identity(source)), _) => {
+            let folder = data.path().to_owned();
+            Err(DataError::Identity { folder, source }.into())
+        }
+        (listened, _) => Ok((listened?, None)),
+    }
+}
+
+/// A person has to do something about the file alone.
+fn unreadable(error: PlaneError, file: PathBuf) -> StartError {
+    match error {
+        PlaneError::Disk(source) => StartError::Objects { file, source },
+        other => StartError::Plane(other),
     }
 }
 

@@ -16,7 +16,7 @@ async fn start(data: &std::path::Path, nodes: usize) -> Embedded {
         runtime: Runtime::Folder,
     };
     let settings = Settings {
-        address: "127.0.0.1:0".parse().unwrap(),
+        address: None,
         nodes: (1..=nodes).map(node).collect(),
         hosts: None,
     };
@@ -47,4 +47,32 @@ async fn a_node_that_is_not_started_again_is_not_ready() {
     let third = start(folder.path(), 2).await;
     assert!(is_ready(&third, "node-2").await);
     third.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_was_copied_goes_on_working() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = start(folder.path(), 1).await;
+    let kubeconfig = std::fs::read_to_string(first.kubeconfig()).unwrap();
+    first.shutdown().await;
+
+    let second = start(folder.path(), 1).await;
+    assert_eq!(std::fs::read_to_string(second.kubeconfig()).unwrap(), kubeconfig);
+    assert_eq!(second.port_taken(), None);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_port_that_somebody_else_has_now_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    std::fs::write(folder.path().join("port"), port.to_string()).unwrap();
+
+    let embedded = start(folder.path(), 1).await;
+    assert_eq!(embedded.port_taken(), Some(port));
+    assert!(!embedded.url().ends_with(&format!(":{port}")), "{}", embedded.url());
+    let now = std::fs::read_to_string(folder.path().join("port")).unwrap();
+    assert!(embedded.url().ends_with(&format!(":{now}")), "{now}");
+    embedded.shutdown().await;
 }

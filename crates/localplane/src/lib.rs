@@ -21,6 +21,7 @@ mod error;
 mod faults;
 mod gc;
 mod handlers;
+mod identity;
 mod names;
 mod object;
 mod openapi;
@@ -50,6 +51,7 @@ pub use auth::{Tokens, User};
 pub use clock::Clock;
 pub use error::{ApiError, Cause, Subject};
 pub use faults::{FaultLayer, FaultService, Faults};
+pub use identity::{Identity, IdentityError};
 pub use registry::RegistryError;
 pub use schema::SchemaError;
 pub use server::{ListenError, Listening};
@@ -159,9 +161,19 @@ impl Localplane {
         LocalService::new(self.router.clone())
     }
 
-    /// Serves on a loopback address to those who have a token.
+    /// Serves on a loopback address to those who have a token, under a certificate of its own.
     pub async fn listen(&self, address: SocketAddr, tokens: Tokens) -> Result<Listening, ListenError> {
-        server::listen(self.router.clone(), address, tokens, self.stop.clone()).await
+        self.listen_as(&Identity::generate()?, address, tokens).await
+    }
+
+    /// The same under a certificate that was made before, so that clients know the server again.
+    pub async fn listen_as(
+        &self,
+        identity: &Identity,
+        address: SocketAddr,
+        tokens: Tokens,
+    ) -> Result<Listening, ListenError> {
+        server::listen(self.router.clone(), address, tokens, identity, self.stop.clone()).await
     }
 
     /// Ends watches, finishes the writes under way, closes the file.

@@ -1,7 +1,6 @@
 //! The server on a loopback socket, behind TLS and bearer tokens, and the kubeconfig that leads to it.
 //!
-//! TLS because kubectl sends a token over nothing else; the certificate is made anew at each start and trusted through
-//! the kubeconfig.
+//! TLS because kubectl sends a token over nothing else; the certificate signs itself and is trusted through the kubeconfig.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -27,13 +26,15 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{self, crypto::aws_lc_rs},
-};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::{auth::Tokens, error::ApiError, handlers::BODY_LIMIT};
+use crate::{
+    auth::Tokens,
+    error::ApiError,
+    handlers::BODY_LIMIT,
+    identity::{Identity, IdentityError},
+};
 
 /// A body that is too large is read up to here, so that its sender hears the refusal.
 const READ_LIMIT: usize = 8 * BODY_LIMIT;
@@ -62,12 +63,9 @@ pub enum ListenError {
         #[source]
         source: io::Error,
     },
-    /// No certificate could be made.
-    #[error("making a certificate")]
-    Certificate(#[from] rcgen::Error),
-    /// TLS refused its own configuration.
-    #[error("configuring TLS")]
-    Tls(#[from] rustls::Error),
+    /// Without a certificate there is no TLS.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
 }
 
 /// A listening server.
@@ -127,6 +125,7 @@ pub(crate) async fn listen(
     router: Router,
     address: SocketAddr,
     tokens: Tokens,
+    identity: &Identity,
     stop: CancellationToken,
 ) -> Result<Listening, ListenError> {
     if !address.ip().is_loopback() {
@@ -135,28 +134,16 @@ pub(crate) async fn listen(
     let failed = |source| ListenError::Bind { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let (acceptor, certificate) = tls()?;
+    let acceptor = identity.acceptor()?;
     let router = router
         .layer(middleware::from_fn_with_state(tokens, authenticate))
         .layer(middleware::from_fn(read_body));
     let task = tokio::spawn(accept(listener, acceptor, router, stop));
     Ok(Listening {
         address,
-        certificate,
+        certificate: identity.certificate.clone(),
         task,
     })
-}
-
-fn tls() -> Result<(TlsAcceptor, String), ListenError> {
-    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-    let made = rcgen::generate_simple_self_signed(names)?;
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key.into())?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((TlsAcceptor::from(Arc::new(config)), made.cert.pem()))
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router, stop: CancellationToken) {
