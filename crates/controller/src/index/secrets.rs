@@ -155,8 +155,9 @@ impl Index {
         let JobState::Running(running) = &record.state else {
             return Vec::new();
         };
-        let key = |name: &String| match name.split_once('/') {
-            // An ImagePrePullJob has no namespace; its Secrets say theirs.
+        // An ImagePrePullJob has no namespace; its Secrets say theirs. Nobody else may name those of other namespaces.
+        let says_namespace = record.key.is_prepull();
+        let key = |name: &String| match name.split_once('/').filter(|_| says_namespace) {
             Some((namespace, name)) => SecretKey {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -309,4 +310,32 @@ impl Index {
 /// Whether hand-written entries may name Secrets of this namespace.
 pub(super) fn is_for_hand_written(namespace: &str) -> bool {
     namespace == LARDER_NAMESPACE || namespace == KRUISE_SECRET_NAMESPACE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Limits;
+    use serde_json::json;
+
+    #[test]
+    fn an_image_pull_job_reaches_no_secret_of_another_namespace() {
+        let mut index = Index::new(Limits {
+            max_active_pulls: None,
+            pause: false,
+            serve_jobs: true,
+        });
+        let job = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+            "metadata": {"name": "job", "namespace": "team", "uid": "u"},
+            "spec": {"image": "nginx", "pullSecrets": ["others/pull"]},
+        });
+        index.see_job(serde_json::from_value(job).unwrap(), Timestamp::UNIX_EPOCH);
+        let named: Vec<SecretKey> = index.jobs.keys().flat_map(|job| index.secrets_of(*job)).collect();
+        let of_its_own = SecretKey {
+            namespace: "team".to_owned(),
+            name: "others/pull".to_owned(),
+        };
+        assert_eq!(named, [of_its_own]);
+    }
 }
