@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use larder_planner::NodeKey;
 use larder_planner::explain::Explanation;
 use larder_planner::prepull::SecretRef;
-use larder_planner::prepull::explain::explain;
+use larder_planner::prepull::explain::{explain, not_chosen};
 use larder_planner::progress::Hold;
 
 use super::Index;
@@ -61,13 +61,13 @@ impl Index {
         let Some(Work { plan, choice, .. }) = running.work.as_deref() else {
             return Err("it is no ImagePrePullJob".to_owned());
         };
-        let chosen: Vec<&NodeKey> = choice.nodes.iter().map(|chosen| &chosen.name).collect();
-        let others = self.nodes.keys().filter(|node| !chosen.contains(node));
-        let say = |node: &NodeKey| {
-            let known = self.nodes.get(node).and_then(|record| candidate(record));
-            let said = explain(plan, choice, &running.progress, (node, known), now);
-            (node.to_string(), said)
-        };
-        Ok(chosen.iter().copied().chain(others).map(say).collect())
+        let chosen: BTreeSet<&NodeKey> = choice.nodes.iter().map(|chosen| &chosen.name).collect();
+        let own = choice.nodes.iter().map(|chosen| {
+            let said = explain(plan, choice, &running.progress, chosen, now);
+            (chosen.name.to_string(), said)
+        });
+        let others = self.nodes.iter().filter(|(node, _)| !chosen.contains(node));
+        let others = others.map(|(node, record)| (node.to_string(), not_chosen(plan, candidate(record))));
+        Ok(own.chain(others).collect())
     }
 }

@@ -4,23 +4,14 @@ use jiff::Timestamp;
 use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, NodeTaskStatus};
 
 use super::campaign::PrePull;
-use super::nodes::{Candidate, Choice, NodeRule, Unfit};
+use super::nodes::{Candidate, Choice, Chosen, NodeRule, Unfit};
 use super::words::NodePhase;
 use crate::explain::Explanation;
 use crate::progress::Progress;
 
-/// Says about one node where it stands and why, while the job runs. `known` is the node as Kubernetes has it now.
-pub fn explain(
-    plan: &PrePull,
-    choice: &Choice,
-    progress: &Progress,
-    (node, known): (&str, Option<Candidate<'_>>),
-    now: Timestamp,
-) -> Explanation {
-    let mut chosen = choice.nodes.iter().filter(|chosen| &*chosen.name == node);
-    let Some(chosen) = chosen.next() else {
-        return not_chosen(plan, known);
-    };
+/// Says about one node of a job where it stands and why, while the job runs.
+pub fn explain(plan: &PrePull, choice: &Choice, progress: &Progress, chosen: &Chosen, now: Timestamp) -> Explanation {
+    let node = &chosen.name;
     if let Some(unfit) = &chosen.unfit {
         return Explanation {
             state: "Failed",
@@ -42,7 +33,8 @@ pub fn explain(
     said
 }
 
-fn not_chosen(plan: &PrePull, known: Option<Candidate<'_>>) -> Explanation {
+/// Says about any other node why it is none of the job's; `known` is the node as Kubernetes has it now.
+pub fn not_chosen(plan: &PrePull, known: Option<Candidate<'_>>) -> Explanation {
     let matching = known.filter(|node| match &plan.nodes {
         NodeRule::Names(_) => false,
         NodeRule::Labels(rule) => rule.matches(node.labels),
@@ -98,8 +90,11 @@ mod tests {
     use crate::view::samples::at;
 
     fn said(fleet: &Fleet, node: &str) -> (&'static str, String) {
-        let known = candidates(&fleet.nodes).get(node).copied();
-        let said = explain(&fleet.plan, &fleet.choice, &fleet.progress, (node, known), at(1));
+        let mut chosen = fleet.choice.nodes.iter().filter(|chosen| &*chosen.name == node);
+        let said = match chosen.next() {
+            Some(chosen) => explain(&fleet.plan, &fleet.choice, &fleet.progress, chosen, at(1)),
+            None => not_chosen(&fleet.plan, candidates(&fleet.nodes).get(node).copied()),
+        };
         (said.state, said.sentence)
     }
 
