@@ -48,7 +48,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "larder-telemetry",
         ],
     ),
-    ("larder-controller-bin", &["larder-controller", "larder-telemetry"]),
+    (
+        "larder-controller-bin",
+        &["larder-api", "larder-controller", "larder-telemetry"],
+    ),
     (
         "larder-cli",
         &[

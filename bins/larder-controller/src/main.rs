@@ -1,12 +1,18 @@
-//! The controller as a program: reads flags, connects, serves its health and runs until it is told to end.
+//! The controller as a program: reads flags, connects, serves its health and runs until it is told to end. Given an
+//! [`errand`], it does that instead.
 //!
-//! Exit codes: 0 told to end, 1 ended by itself, 2 wrong flags or configuration.
+//! Exit codes: 0 told to end, 1 ended by itself or the errand failed, 2 wrong flags or configuration.
+
+mod check;
+mod errand;
+mod install_crds;
+mod uninstall;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser as _;
+use clap::Parser;
 use larder_controller::args::{Args, ArgsError};
 use larder_controller::connect::{ConnectError, connect};
 use larder_controller::error_chain::chain;
@@ -18,8 +24,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::errand::{Errand, ErrandError};
+
+#[derive(Debug, Parser)]
+#[command(name = "larder-controller", version)]
+struct Program {
+    #[command(subcommand)]
+    errand: Option<Errand>,
+
+    #[command(flatten)]
+    args: Args,
+}
+
 fn main() -> ExitCode {
-    match start(&Args::parse()) {
+    match start(&Program::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Standard error may be closed; then nobody wants to know.
@@ -46,19 +64,21 @@ enum Failure {
     System { what: &'static str, source: std::io::Error },
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Errand(#[from] ErrandError),
 }
 
 impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Args(_) | Self::Log(_) | Self::Connect(_) | Self::Listen { .. } => 2,
-            Self::System { .. } | Self::Run(_) => 1,
+            Self::System { .. } | Self::Run(_) | Self::Errand(_) => 1,
         }
     }
 }
 
-fn start(args: &Args) -> Result<(), Failure> {
-    logs::init(args.log_format, &args.log)?;
+fn start(program: &Program) -> Result<(), Failure> {
+    logs::init(program.args.log_format, &program.args.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -66,7 +86,17 @@ fn start(args: &Args) -> Result<(), Failure> {
             what: "threads",
             source,
         })?;
-    runtime.block_on(run(args))
+    // Fails only if one is installed already.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    runtime.block_on(async {
+        match &program.errand {
+            Some(errand) => {
+                let client = connect(program.args.kubeconfig.as_deref()).await?;
+                Ok(errand.run(client, &program.args.namespace, identity()).await?)
+            }
+            None => run(&program.args).await,
+        }
+    })
 }
 
 async fn run(args: &Args) -> Result<(), Failure> {
@@ -74,8 +104,6 @@ async fn run(args: &Args) -> Result<(), Failure> {
     for gate in unknown {
         warn!(gate, "a feature gate that Larder does not know is ignored");
     }
-    // Fails only if one is installed already.
-    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let client = connect(args.kubeconfig.as_deref()).await?;
     let address = args.listen;
     let listener = TcpListener::bind(address)

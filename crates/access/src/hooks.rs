@@ -45,7 +45,7 @@ pub(crate) fn uninstaller(settings: &Settings) -> Vec<Value> {
         // The controller is stopped first, and its Lease held, so that it does not hand out anew.
         Rule::new("apps", &["deployments/scale"], &["patch"]).only(only_controller()),
         Rule::new("coordination.k8s.io", &["leases"], &["create"]),
-        Rule::new("coordination.k8s.io", &["leases"], &["get", "update"]).only(only_controller()),
+        Rule::new("coordination.k8s.io", &["leases"], &["get", "update", "delete"]).only(only_controller()),
     ];
     vec![
         object::service_account(settings, UNINSTALLER),

@@ -19,11 +19,11 @@ const LOG: &str = "info,kube_client=off,kube_runtime=off";
 #[command(name = "larder-controller", version)]
 pub struct Args {
     /// How to reach the cluster; without it the Pod's own account, else KUBECONFIG
-    #[arg(long, env = "LARDER_KUBECONFIG", value_name = "FILE")]
+    #[arg(long, env = "LARDER_KUBECONFIG", value_name = "FILE", global = true)]
     pub kubeconfig: Option<PathBuf>,
 
     /// Namespace of the controller's Lease
-    #[arg(long, env = "LARDER_NAMESPACE", default_value = larder_api::names::LARDER_NAMESPACE)]
+    #[arg(long, env = "LARDER_NAMESPACE", global = true, default_value = larder_api::names::LARDER_NAMESPACE)]
     pub namespace: String,
 
     /// Let one of several replicas lead; without it, this one always does

@@ -29,7 +29,7 @@ use crate::permit;
 use crate::settings::Settings;
 
 /// The name of the Lease.
-const LEASE: &str = "larder-controller";
+pub const LEASE: &str = "larder-controller";
 
 /// A write of the core ends within five seconds, so the core does within a little more.
 const CORE_ENDS_WITHIN: Duration = Duration::from_secs(10);

@@ -4,5 +4,6 @@
 #![allow(clippy::panic, reason = "the same")]
 
 mod cluster;
+mod errands;
 mod flags;
 mod replicas;
