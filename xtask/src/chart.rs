@@ -4,6 +4,7 @@
 //! An object that differs with a value of the chart is written once per case, inside the template's conditions.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use larder_access::{KubeEdge, Settings};
@@ -107,7 +108,7 @@ fn cases(cases: &[(String, Settings)], file: &str) -> anyhow::Result<String> {
         }
         for (number, (condition, object)) in variants.iter().enumerate() {
             let word = if number == 0 { "if" } else { "else if" };
-            text += &format!("{{{{- {word} {condition} }}}}\n{}", document(object)?);
+            write!(text, "{{{{- {word} {condition} }}}}\n{}", document(object)?)?;
         }
         text += "{{- end }}\n";
     }
@@ -141,10 +142,11 @@ fn document(object: &Value) -> anyhow::Result<String> {
     let mut text = "---\n".to_owned();
     for line in yaml.lines() {
         if let Some(indent) = line.find("app.kubernetes.io/name: larder") {
-            text += &format!(
-                "{}{{{{- include \"larder.labels\" . | nindent {indent} }}}}\n",
+            writeln!(
+                text,
+                "{}{{{{- include \"larder.labels\" . | nindent {indent} }}}}",
                 &line[..indent]
-            );
+            )?;
             continue;
         }
         text += &line.replace(NAMESPACE, "{{ include \"larder.namespace\" . }}");

@@ -3,6 +3,7 @@
 
 mod chart;
 mod codegen;
+mod image;
 mod layers;
 mod proto;
 
@@ -26,6 +27,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Build container images of the controller and the agent, without a container daemon
+    Image(image::ImageArguments),
     /// Check that dependencies between the crates point one way, and that no IO reaches the pure ones
     Layers,
 }
@@ -46,6 +49,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
             proto::generate(root, *check)?;
             codegen::run(root, *check)
         }
+        Command::Image(arguments) => image::run(root, arguments),
         Command::Layers => layers::run(root),
     }
 }

@@ -1,0 +1,138 @@
+use std::io::Read as _;
+
+use serde_json::Value;
+
+use super::*;
+
+fn source() -> Source {
+    Source {
+        revision: "abc".to_owned(),
+        time: 1_700_000_000,
+    }
+}
+
+fn image() -> Image {
+    Image::new(&PROGRAMS[0], &source(), b"program", b"{}").unwrap()
+}
+
+fn files_of(archive: &[u8]) -> Vec<(String, Vec<u8>, u32, u64)> {
+    let mut archive = tar::Archive::new(archive);
+    let entries = archive.entries().unwrap().map(|entry| {
+        let mut entry = entry.unwrap();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        let header = entry.header();
+        (
+            entry.path().unwrap().display().to_string(),
+            content,
+            header.mode().unwrap(),
+            header.mtime().unwrap(),
+        )
+    });
+    entries.collect()
+}
+
+fn file(archive: &[u8], path: &str) -> Vec<u8> {
+    let files = files_of(archive);
+    let found = files.into_iter().find(|(name, ..)| name == path);
+    found.unwrap_or_else(|| panic!("no {path} in the archive")).1
+}
+
+#[test]
+fn the_same_input_gives_the_same_archive() {
+    assert_eq!(image().archive().unwrap(), image().archive().unwrap());
+    assert_eq!(image().digest(), image().digest());
+}
+
+#[test]
+fn another_program_gives_another_digest() {
+    let other = Image::new(&PROGRAMS[0], &source(), b"other", b"{}").unwrap();
+    assert_ne!(image().digest(), other.digest());
+}
+
+#[test]
+fn every_blob_is_what_its_name_says() {
+    let archive = image().archive().unwrap();
+    let blobs = files_of(&archive)
+        .into_iter()
+        .filter(|(path, ..)| path.starts_with("blobs/sha256/") && !path.ends_with('/'));
+    let mut count = 0;
+    for (path, content, ..) in blobs {
+        assert_eq!(
+            layer::digest(&content).replace(':', "/"),
+            path.trim_start_matches("blobs/")
+        );
+        count += 1;
+    }
+    assert_eq!(count, 4, "manifest, config, two layers");
+}
+
+#[test]
+fn the_controller_is_not_root_and_layers_carry_no_time() {
+    let image = image();
+    let archive = image.archive().unwrap();
+    let index: Value = serde_json::from_slice(&file(&archive, "index.json")).unwrap();
+    assert_eq!(index["manifests"][0]["digest"], image.digest());
+    let blob = |descriptor: &Value| {
+        let digest = descriptor["digest"].as_str().unwrap().replace(':', "/");
+        file(&archive, &format!("blobs/{digest}"))
+    };
+    let manifest: Value = serde_json::from_slice(&blob(&index["manifests"][0])).unwrap();
+    let config: Value = serde_json::from_slice(&blob(&manifest["config"])).unwrap();
+    assert_eq!(config["config"]["User"], "65532:65532");
+    assert_eq!(config["created"], "2023-11-14T22:13:20Z");
+    let mut seen = Vec::new();
+    for descriptor in manifest["layers"].as_array().unwrap() {
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(blob(descriptor).as_slice())
+            .read_to_end(&mut unpacked)
+            .unwrap();
+        for (path, _, mode, time) in files_of(&unpacked) {
+            assert_eq!(time, 0, "{path}");
+            seen.push((path, mode));
+        }
+    }
+    assert!(seen.contains(&("larder-controller".to_owned(), 0o755)), "{seen:?}");
+    assert!(
+        seen.contains(&("etc/ssl/certs/ca-certificates.crt".to_owned(), 0o644)),
+        "{seen:?}"
+    );
+    assert!(
+        seen.contains(&("usr/share/sbom/larder-controller.cdx.json".to_owned(), 0o644)),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn the_list_of_parts_names_what_is_linked_and_nothing_else() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let first = sbom::of(&root, "larder-agent-bin").unwrap();
+    assert_eq!(first, sbom::of(&root, "larder-agent-bin").unwrap());
+    let bom: Value = serde_json::from_slice(&first).unwrap();
+    let names: Vec<&str> = bom["components"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|component| component["name"].as_str())
+        .collect();
+    assert!(
+        names.contains(&"larder-runtime") && names.contains(&"rustls"),
+        "{names:?}"
+    );
+    for only_for_tests in ["larder-testkit", "proptest", "rstest"] {
+        assert!(!names.contains(&only_for_tests));
+    }
+    let rustls = bom["components"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == "rustls")
+        .unwrap();
+    assert_eq!(rustls["hashes"][0]["content"].as_str().unwrap().len(), 64);
+    assert!(
+        rustls["licenses"][0]["expression"]
+            .as_str()
+            .unwrap()
+            .contains("Apache-2.0")
+    );
+}
