@@ -8,24 +8,37 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::chart;
+use crate::manifests::{self, Helm};
 
 /// The text of each file in a folder, by the file's name.
-type Files = BTreeMap<String, String>;
+pub(crate) type Files = BTreeMap<String, String>;
 
-pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<()> {
-    for (folder, wanted) in [
-        ("deploy/crds", crd_files()?),
-        ("deploy/rbac", access_files()?),
-        ("deploy/chart/templates/generated", chart::files()?),
-    ] {
+pub(crate) fn run(root: &Path, check: bool, helm: Option<&Helm>) -> anyhow::Result<()> {
+    let settle = |folder: &str, wanted: &Files| {
         let folder = root.join(folder);
         if check {
-            compare(&folder, &wanted)?;
+            compare(&folder, wanted)
         } else {
-            write(&folder, &wanted)?;
+            write(&folder, wanted)
         }
+    };
+    settle("deploy/crds", &crd_files()?)?;
+    settle("deploy/rbac", &access_files()?)?;
+    settle("deploy/chart/templates/generated", &chart::files()?)?;
+    // Rendered from what was written just now.
+    if let Some(helm) = helm {
+        return settle("deploy/manifests", &manifests::files(root, helm)?);
     }
+    without_helm();
     Ok(())
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a program for developers, which says what it did not do"
+)]
+fn without_helm() {
+    eprintln!("xtask: deploy/manifests is left as it is: it is made by helm, which tests/servers/setup builds");
 }
 
 fn crd_files() -> anyhow::Result<Files> {
@@ -48,7 +61,7 @@ fn access_files() -> anyhow::Result<Files> {
 }
 
 /// From JSON values: keys come out sorted, and the order of fields in a dependency's type does not matter.
-fn yaml(source: &str, objects: &[Value]) -> anyhow::Result<String> {
+pub(crate) fn yaml(source: &str, objects: &[Value]) -> anyhow::Result<String> {
     let documents: Vec<String> = objects.iter().map(serde_saphyr::to_string).collect::<Result<_, _>>()?;
     let header = format!("# Written by `cargo xtask codegen` from {source}. Do not edit.\n");
     Ok(format!("{header}{}", documents.join("---\n")))

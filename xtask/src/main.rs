@@ -5,6 +5,7 @@ mod chart;
 mod codegen;
 mod image;
 mod layers;
+mod manifests;
 mod proto;
 
 use std::path::{Path, PathBuf};
@@ -21,11 +22,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the generated files: deploy/crds, deploy/rbac, rights in deploy/chart, the gRPC code of crates/runtime-proto
+    /// Write the generated files: deploy/crds, deploy/rbac, rights in deploy/chart, deploy/manifests, the gRPC code of crates/runtime-proto
     Codegen {
         /// Change nothing; fail if a file is stale
         #[arg(long)]
         check: bool,
+
+        #[command(flatten)]
+        helm: manifests::HelmArguments,
     },
     /// Build container images of the controller and the agent, without a container daemon
     Image(image::ImageArguments),
@@ -45,9 +49,9 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
     match command {
-        Command::Codegen { check } => {
+        Command::Codegen { check, helm } => {
             proto::generate(root, *check)?;
-            codegen::run(root, *check)
+            codegen::run(root, *check, helm.find(root)?.as_ref())
         }
         Command::Image(arguments) => image::run(root, arguments),
         Command::Layers => layers::run(root),
