@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use larder_api::crds;
 use larder_api::node_image::{ImageTagStatus, NodeImage, NodeImageSpec};
 use larder_model::{ImageRef, NodeName, Phase};
@@ -177,6 +179,42 @@ async fn killed_after_the_pull_it_reports_once_the_api_is_back_and_does_not_pull
         1,
         "a finished image is not pulled again"
     );
+}
+
+/// The first moment at which the API shows the image as there.
+async fn shown(node: &Node, image: &ImageRef) {
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", node.name));
+    let changes = watcher(node.images.clone(), config).default_backoff().applied_objects();
+    let there = changes.filter_map(async |change| {
+        let object = change.ok()?;
+        let status = object.result(image.name(), &image.tag_text())?;
+        (status.phase() == Phase::Succeeded).then_some(())
+    });
+    let seen = tokio::time::timeout(SOON, std::pin::pin!(there).next()).await;
+    assert_eq!(seen, Ok(Some(())), "{}", node.agent.log_tail());
+}
+
+#[tokio::test]
+async fn killed_the_moment_a_result_shows_it_pulls_nothing_twice() {
+    const ROUNDS: usize = 5;
+    let access = ControlPlane::shared(&crds()).await.unwrap();
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+    let proxy = CriProxy::start(&containerd.socket()).unwrap();
+    let mut node = Node::start(&access, &access, proxy.socket()).await;
+    for round in 0..ROUNDS {
+        let built = Recipe::random(round as u64, 1, 1000).build();
+        let pushed = registry.push(&built, &format!("app-{round}"), "1").await.unwrap();
+        let image = node.order(&pushed.reference).await;
+        shown(&node, &image).await;
+        node.agent.kill().unwrap();
+        node.agent.restart().unwrap();
+        wait_until(SOON, "the next life", async || node.get("/readyz").await.0 == 200)
+            .await
+            .unwrap();
+    }
+    let log = std::fs::read_to_string(node.folder.path().join("agent.log")).unwrap();
+    assert_eq!(proxy.calls_of("PullImage").len(), ROUNDS, "{log}");
 }
 
 #[tokio::test]

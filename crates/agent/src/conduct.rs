@@ -194,11 +194,12 @@ pub(crate) async fn run(mut conductor: Conductor, stop: CancellationToken) {
         for step in steps {
             conductor.start(step);
         }
-        // What is lost between showing and saving is found again in API and runtime. Bytes are not worth saving.
-        conductor.show();
+        // Nothing is shown that a kill would make us forget: what the API knows as done is not pulled again. Bytes are not
+        // worth saving.
         if !std::mem::take(&mut only_bytes) {
             conductor.save().await;
         }
+        conductor.show();
         let wake = conductor.wake_at(conductor.tools.clock.now());
         tokio::select! {
             biased;

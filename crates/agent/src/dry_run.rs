@@ -31,7 +31,7 @@ impl Puller {
             .image
             .as_ref()
             .map_err(|why| Failure::new(Reason::InvalidReference, why.clone()))?;
-        let runtime = self.slot.get(|| format!("look up {image}"))?;
+        let runtime = self.slot.get(|| format!("look up {image}")).await?;
         let logins = self.logins(attempt, image).await?.credentials;
         let survey = self.survey(image, &*runtime, logins).await?;
         let (total, missing) = (survey.total, survey.missing);

@@ -9,15 +9,15 @@ use crate::slot::RuntimeSlot;
 /// Does it; the error is what the entry's status shall say.
 pub(crate) async fn carry_out(slot: &RuntimeSlot, chore: &Chore) -> Result<(), Note> {
     let done = match chore {
-        Chore::Pin(image) => match slot.get(|| format!("pin {image}")) {
+        Chore::Pin(image) => match slot.get(|| format!("pin {image}")).await {
             Ok(runtime) => runtime.pin(image).await,
             Err(error) => Err(error),
         },
-        Chore::Unpin(image) => match slot.get(|| format!("unpin {image}")) {
+        Chore::Unpin(image) => match slot.get(|| format!("unpin {image}")).await {
             Ok(runtime) => runtime.unpin(image).await,
             Err(error) => Err(error),
         },
-        Chore::Alias(image, name) => match slot.get(|| format!("give {image} the name {name}")) {
+        Chore::Alias(image, name) => match slot.get(|| format!("give {image} the name {name}")).await {
             Ok(runtime) => runtime.alias(image, name).await,
             Err(error) => Err(error),
         },

@@ -127,7 +127,7 @@ impl Puller {
             .image
             .as_ref()
             .map_err(|why| Failure::new(Reason::InvalidReference, why.clone()))?;
-        let runtime = self.slot.get(|| format!("pull {image}"))?;
+        let runtime = self.slot.get(|| format!("pull {image}")).await?;
         let logins = self.logins(attempt, image).await?;
         if !entry.checks.is_empty() {
             self.check(attempt, image, &*runtime, logins.credentials.clone())

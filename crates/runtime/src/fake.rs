@@ -185,20 +185,20 @@ impl ImageRuntime for FakeRuntime {
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {
         let doing = format!("pull {}", request.image);
         let mut up = self.up.subscribe();
-        let (delay, outcome, pull) = {
+        let (delay, outcome, lies, pull) = {
             let mut holdings = self.lock();
             holdings.trace.record(Call::Pull(pull_call(request)));
             self.check_up(&doing)?;
             let script = holdings.script_mut(&request.image);
             let outcome = script.next_outcome(request.auth.as_ref());
-            let (delay, size) = (script.delay, script.size);
+            let (delay, size, lies) = (script.delay, script.size, script.lies);
             let number = holdings.start(Running {
                 image: request.image.clone(),
                 since: Instant::now(),
                 delay,
                 size,
             });
-            (delay, outcome, PullGuard { fake: self, number })
+            (delay, outcome, lies, PullGuard { fake: self, number })
         };
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
@@ -209,7 +209,13 @@ impl ImageRuntime for FakeRuntime {
         }
         pull.finish();
         match outcome {
-            Ok(()) => Ok(self.lock().store(&request.image)),
+            Ok(()) => {
+                let pulled = self.lock().store(&request.image);
+                if lies {
+                    self.lock().remove(&request.image);
+                }
+                Ok(pulled)
+            }
             Err(reason) => Err(RuntimeError::Refused {
                 source: RuntimeText::new(format!("scripted failure {reason}")),
                 reason,

@@ -26,7 +26,7 @@ impl Conductor {
                 Some(Err(why)) => return Found::Unknown(Reason::InvalidReference, why),
                 None => return Found::Absent,
             };
-            let asked = match slot.get(|| format!("look up {image}")) {
+            let asked = match slot.get(|| format!("look up {image}")).await {
                 Ok(runtime) => runtime.status(&image).await,
                 Err(error) => Err(error),
             };

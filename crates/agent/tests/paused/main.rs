@@ -196,6 +196,23 @@ async fn an_agent_that_has_nothing_to_say_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_runtime_that_says_done_and_has_no_image_is_not_believed() {
+    let world = world(Faults::default()).await;
+    world.fake.script_all(Script {
+        lies: true,
+        ..Script::default()
+    });
+    world.order(&[("app", 0)], |_| {}).await;
+    let status = world.until_done("app", 0).await;
+    assert_eq!(
+        (status.phase(), status.reason(), status.last_succeeded.is_none()),
+        (Phase::Failed, Some(Reason::Internal), true),
+        "{status:?}"
+    );
+    assert!(status.message.unwrap().contains("does not have it"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn images_of_one_job_start_in_the_order_that_it_says() {
     let world = world(Faults::default()).await;
     world.fake.script_all(Script::takes(Duration::from_secs(30)));

@@ -21,6 +21,8 @@ pub struct Script {
     pub digest: Option<Digest>,
     /// Who may pull; without it, everybody.
     pub login: Option<Credential>,
+    /// Pulls say that they succeeded, and the image is not there.
+    pub lies: bool,
 }
 
 impl Default for Script {
@@ -32,6 +34,7 @@ impl Default for Script {
             always: None,
             digest: None,
             login: None,
+            lies: false,
         }
     }
 }
