@@ -76,7 +76,7 @@ impl Cluster {
         self.wait_until_ready().await;
     }
 
-    async fn join(&mut self, name: &str) {
+    pub(crate) async fn join(&mut self, name: &str) {
         let node = TestNode::start(self.plane.access(), &self.scratch, name, &self.setup).await;
         self.nodes.push(node);
     }

@@ -7,7 +7,11 @@
 #![allow(clippy::panic, reason = "the same")]
 
 mod cluster;
+mod edge_node;
+mod edge_site;
+mod edge_watch;
 mod environment;
+pub mod kubeedge;
 mod node;
 mod programs;
 mod sampling;
@@ -16,6 +20,9 @@ mod storm;
 mod writing;
 
 pub use cluster::Cluster;
+pub use edge_node::{EDGE, GROUP};
+pub use edge_site::{EdgeSite, Line};
+pub use edge_watch::{JobHistory, Said, StatusHistory};
 pub use environment::seed;
 pub use node::TestNode;
 pub use sampling::{Orders, Seen};

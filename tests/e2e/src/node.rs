@@ -1,5 +1,6 @@
 //! One node: a Node object that is Ready, a real containerd, a real agent with a token bound to the node.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Node;
@@ -23,52 +24,91 @@ pub struct TestNode {
     /// With it one has the permissions of the agent.
     pub kubeconfig: PathBuf,
     state: PathBuf,
-    port: Port,
+    health: Health,
+}
+
+/// Where an agent answers questions about itself.
+pub(crate) struct Health {
+    address: SocketAddr,
+    /// Reserved as long as the agent is there.
+    _port: Option<Port>,
+}
+
+impl Health {
+    /// At an address that nobody else can have.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        Self { address, _port: None }
+    }
+
+    pub(crate) fn on_loopback() -> Self {
+        let port = Port::reserve().unwrap();
+        Self {
+            address: port.address(),
+            _port: Some(port),
+        }
+    }
+}
+
+/// The way to the API: a flag for the agent, and how its program is changed to go that way.
+pub(crate) struct Way<'a> {
+    pub(crate) flag: String,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) health: Health,
+    pub(crate) change: &'a (dyn Fn(Program) -> Program + Sync),
 }
 
 impl TestNode {
     /// The Node object must be there.
     pub(crate) async fn start(access: &Access, scratch: &Scratch, name: &str, setup: &Setup) -> Self {
-        let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
-        let recorder = setup.recorded.then(|| CriProxy::start(&containerd.socket()).unwrap());
-        let socket = recorder
-            .as_ref()
-            .map_or_else(|| containerd.socket(), |recorder| recorder.socket().to_owned());
         let token = access
             .service_account_token("larder-system", "larder-agent", Some(name))
             .await
             .unwrap();
         let kubeconfig = access.write_kubeconfig(scratch.path(), name, &token).unwrap();
-        let port = Port::reserve().unwrap();
+        let way = Way {
+            flag: format!("--kubeconfig={}", kubeconfig.display()),
+            kubeconfig,
+            health: Health::on_loopback(),
+            change: &|program| program,
+        };
+        Self::start_on(way, scratch, name, setup).await
+    }
+
+    /// The same by another way to the API.
+    pub(crate) async fn start_on(way: Way<'_>, scratch: &Scratch, name: &str, setup: &Setup) -> Self {
+        let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+        let recorder = setup.recorded.then(|| CriProxy::start(&containerd.socket()).unwrap());
+        let socket = recorder
+            .as_ref()
+            .map_or_else(|| containerd.socket(), |recorder| recorder.socket().to_owned());
         let state = scratch.path().join(format!("state-{name}"));
         std::fs::create_dir(&state).unwrap();
         let mut args = vec![
             format!("--node-name={name}"),
-            format!("--kubeconfig={}", kubeconfig.display()),
+            way.flag,
             format!("--runtime-endpoint=unix://{}", socket.display()),
             format!("--state-dir={}", state.display()),
-            format!("--listen={}", port.address()),
+            format!("--listen={}", way.health.address),
             format!("--hosts-dir={}", containerd.hosts_folder().display()),
             "--log=info,kube_client=off,kube_runtime=off,larder_agent=debug".to_owned(),
         ];
         args.extend_from_slice(&setup.agent);
-        let agent = Process::start(Program {
+        let program = Program {
             name: "larder-agent",
             path: program("larder-agent").await,
             args,
             env: vec![],
             log: scratch.path().join(format!("agent-{name}.log")),
             lifetime: Lifetime::Handle,
-        })
-        .unwrap();
+        };
         Self {
             name: name.to_owned(),
             containerd,
-            agent,
+            agent: Process::start((way.change)(program)).unwrap(),
             recorder,
-            kubeconfig,
+            kubeconfig: way.kubeconfig,
             state,
-            port,
+            health: way.health,
         }
     }
 
@@ -83,7 +123,7 @@ impl TestNode {
 
     /// Waits until the agent is ready.
     pub async fn wait_until_ready(&mut self) {
-        let url = format!("http://{}/readyz", self.port.address());
+        let url = format!("http://{}/readyz", self.health.address);
         self.agent
             .wait_ready(SOON, async || crate::cluster::answers(&url).await)
             .await
