@@ -98,6 +98,11 @@ impl Cluster {
         replica
     }
 
+    /// Whether the controller is ready; otherwise what it says.
+    pub async fn controller_is_ready(&self) -> Result<(), String> {
+        answers(&format!("http://{}/readyz", self.port.address())).await
+    }
+
     /// Waits until the controller and all agents are ready.
     pub async fn wait_until_ready(&mut self) {
         let url = format!("http://{}/readyz", self.port.address());

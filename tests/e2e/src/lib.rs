@@ -25,7 +25,7 @@ pub use edge_site::{EdgeSite, Line};
 pub use edge_watch::{JobHistory, Said, StatusHistory};
 pub use environment::seed;
 pub use node::TestNode;
-pub use sampling::{Orders, Seen};
+pub use sampling::{Orders, Results, Seen};
 pub use setup::Setup;
 pub use storm::{NODES as STORM_NODES, Part, Round, Storm};
 

@@ -9,8 +9,8 @@ use kube::api::Api;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{Config, Event, watcher};
-use larder_api::NodeImage;
 use larder_api::contract::{Answer, answer};
+use larder_api::{ImagePullJob, NodeImage};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -48,6 +48,20 @@ impl Backoff for AtOnce {
     fn reset(&mut self) {}
 }
 
+/// A watch of one job's status.
+pub struct Results {
+    task: JoinHandle<()>,
+    back: watch::Receiver<Vec<String>>,
+}
+
+impl Results {
+    /// Every step of the counters that went backwards.
+    pub fn taken_back(self) -> Vec<String> {
+        self.task.abort();
+        self.back.borrow().clone()
+    }
+}
+
 /// The entries of a NodeImage that count, each as `name:tag`, and how each was answered.
 type Entries = BTreeMap<String, Answer>;
 
@@ -61,6 +75,29 @@ impl Cluster {
     /// Counts, from now on, how many orders of the whole fleet wait for their results.
     pub fn watch_all_orders(&self) -> Orders {
         self.watch(|object| entries(object).flat_map(|(name, tag)| one(object, name, tag)).collect())
+    }
+
+    /// Notes, from now on, whether a job's results ever go backwards.
+    pub fn watch_results(&self, job: &str) -> Results {
+        let (sender, back) = watch::channel(Vec::new());
+        let jobs = Api::<ImagePullJob>::namespaced(self.client(), "default");
+        let only = Config::default().fields(&format!("metadata.name={job}"));
+        let task = tokio::spawn(async move {
+            let mut last = (0, 0);
+            let mut events = pin!(watcher(jobs, only).backoff(AtOnce));
+            while let Some(event) = events.next().await {
+                let Ok(Event::Apply(job) | Event::InitApply(job)) = event else {
+                    continue;
+                };
+                let status = job.status.unwrap_or_default();
+                let now = (status.succeeded, status.failed);
+                if now.0 < last.0 || now.1 < last.1 {
+                    sender.send_modify(|back| back.push(format!("from {last:?} to {now:?}")));
+                }
+                last = now;
+            }
+        });
+        Results { task, back }
     }
 
     fn watch(&self, entries: impl Fn(&NodeImage) -> Entries + Send + 'static) -> Orders {
@@ -89,7 +126,7 @@ impl Cluster {
                 if !listing {
                     let all = known.values().flat_map(BTreeMap::values);
                     let orders = all.clone().count();
-                    let answered = all.filter(|answer| is_final(answer)).count();
+                    let answered = all.filter(|answer| is_final(**answer)).count();
                     sender.send_modify(|seen| {
                         seen.most = seen.most.max(orders - answered);
                         seen.answered = answered;
@@ -128,7 +165,7 @@ fn one(object: &NodeImage, name: &str, tag: &str) -> Entries {
         .collect()
 }
 
-fn is_final(answer: &Answer) -> bool {
+fn is_final(answer: Answer) -> bool {
     matches!(answer, Answer::Succeeded | Answer::Failed(_))
 }
 

@@ -126,6 +126,7 @@ impl Storm {
         let reference = format!("{name}:v1");
         let orders = self.cluster.watch_orders(&name, "v1");
         let job = format!("round-{number}");
+        let results = self.cluster.watch_results(&job);
         let fields = json!({ "parallelism": parallelism, "pullSecrets": ["pantry"] });
         self.cluster.submit(&job, &reference, &fields).await;
 
@@ -133,7 +134,7 @@ impl Storm {
         let done = self.done(&name).await;
         let leader = self.leader().await;
         let killed = Instant::now();
-        self.kill(part, victim).await;
+        self.kill(part, victim);
         sleep(away).await;
         self.start_again(part, victim).await;
 
@@ -159,6 +160,8 @@ impl Storm {
             logs()
         );
         assert!(seen.lost.is_empty(), "{what}: lost {:?}\n{}", seen.lost, logs());
+        let back = results.taken_back();
+        assert!(back.is_empty(), "{what}: the job's counters went {back:?}\n{}", logs());
         for (index, node) in self.cluster.nodes.iter().enumerate() {
             assert!(
                 node.has_image(&reference, &pushed.digest).await,
@@ -210,7 +213,7 @@ impl Storm {
         lease.spec.and_then(|spec| spec.holder_identity)
     }
 
-    async fn kill(&mut self, part: Part, victim: usize) {
+    fn kill(&mut self, part: Part, victim: usize) {
         match part {
             Part::Controller => self.cluster.controller.kill(),
             Part::Agent => self.cluster.nodes[victim].agent.kill(),

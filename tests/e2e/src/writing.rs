@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::Cluster;
 
-/// A node that the API server refused is tried again after a minute, so a job that lost one that way takes longer.
-const JOB: Duration = Duration::from_mins(2);
+/// Every job of the tests ends within this, whatever is killed meanwhile: the longest wait is for the lease of a
+/// controller that is gone.
+const JOB: Duration = Duration::from_mins(1);
 
 impl Cluster {
     /// An ImagePullJob in `default`, with these fields beside the image.

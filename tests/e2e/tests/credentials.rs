@@ -1,6 +1,6 @@
 //! Who may do what, and how passwords reach the nodes: rotated Secrets, new keys, plugins, tokens bound to a node.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,7 +1,7 @@
 //! Trouble that is not sudden death: nodes that never answer, full NodeImages, vanished namespaces, registries that are
 //! away, leaders that change. Every job ends, or says what it waits for.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use kube::api::Api;
-use larder_api::ImagePullJob;
+use larder_api::{ImagePullJob, NodeImage};
 use larder_e2e::{Cluster, SOON};
 use larder_testkit::image::Recipe;
-use larder_testkit::{Auth, Pushed, Registry, wait_until};
-use serde_json::json;
+use larder_testkit::{Auth, Link, Pushed, Registry, Throttle, wait_for, wait_until};
+use serde_json::{Value, json};
 
 const KIB: usize = 1024;
 
@@ -148,4 +148,101 @@ async fn parallelism_is_never_exceeded_and_zero_is_a_pause() {
     assert_eq!((status.desired, status.succeeded), (3, 3));
     let most = seen.end(3).await.most;
     assert_eq!(most, 1, "orders without a result at one moment");
+}
+
+/// The line stands still, so that the job runs while it is edited.
+#[tokio::test]
+async fn edits_of_a_running_job_reach_its_orders() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let line = Throttle::start(registry.address()).await.unwrap();
+    image(&registry, 41, "edit/app").await;
+    let next = image(&registry, 42, "edit/next").await;
+    let cluster = Cluster::start(2).await;
+    line.set(Link::Stalled);
+    let name = format!("{}/edit/app", line.host());
+    cluster
+        .submit("edited", &format!("{name}:v1"), &json!({ "parallelism": 1 }))
+        .await;
+    let edit = async |spec: Value| {
+        let patch = json!({ "spec": spec }).to_string();
+        cluster
+            .kubectl(&["patch", "imagepulljob", "edited", "--type=merge", "-p", &patch])
+            .await
+            .unwrap();
+    };
+    let becomes = async |node: &str, what: &str, is: &dyn Fn(&NodeImage) -> bool| {
+        wait_for(SOON, format!("{node} to be {what}"), async || {
+            let object = cluster.node_image(node).await;
+            if is(&object) {
+                Ok(())
+            } else {
+                Err(format!("{:?}", object.spec))
+            }
+        })
+        .await
+        .unwrap();
+    };
+    let ordered = |object: &NodeImage| object.entry(&name, "v1").is_some();
+    becomes("node-0", "ordered", &ordered).await;
+    assert!(!ordered(&cluster.node_image("node-1").await));
+    edit(json!({ "parallelism": 2 })).await;
+    becomes("node-1", "ordered too", &ordered).await;
+
+    edit(json!({
+        "pullPolicy": { "timeoutSeconds": 1234, "backoffLimit": 7 },
+        "completionPolicy": { "activeDeadlineSeconds": 5000 },
+        "imagePullPolicy": "Always",
+        "sandboxConfig": { "labels": { "team": "blue" } },
+    }))
+    .await;
+    for node in ["node-0", "node-1"] {
+        becomes(node, "given the new rules", &|object| {
+            let Some(entry) = object.entry(&name, "v1") else {
+                return false;
+            };
+            let policy = &entry.pull_policy;
+            let sandbox = object.spec.images[&name].sandbox_config.clone().unwrap_or_default();
+            (policy.timeout_seconds, policy.backoff_limit) == (1234, 7)
+                && policy.active_deadline_seconds.is_some()
+                && entry.image_pull_policy.as_deref() == Some("Always")
+                && sandbox.labels.get("team").is_some_and(|team| team == "blue")
+        })
+        .await;
+    }
+    edit(json!({ "selector": { "names": ["node-1"] } })).await;
+    becomes("node-0", "left alone", &|object| object.spec.images.is_empty()).await;
+
+    // The next image comes by another way; the old one never arrives.
+    edit(json!({ "image": next.reference })).await;
+    becomes("node-1", "rid of the old image", &|object| !ordered(object)).await;
+    let status = cluster.finished("edited").await;
+    assert_eq!((status.desired, status.succeeded), (1, 1), "{status:?}");
+    assert!(cluster.nodes[1].has_image(&next.reference, &next.digest).await);
+}
+
+#[tokio::test]
+async fn a_slow_pull_tells_how_far_it_is() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let line = Throttle::start(registry.address()).await.unwrap();
+    line.set(Link::bytes_per_second(100 * KIB as u64));
+    let recipe = Recipe::random(43, 2, 400 * KIB);
+    registry.push(&recipe.build(), "slow/app", "v1").await.unwrap();
+    let cluster = Cluster::start(2).await;
+    let reference = format!("{}/slow/app:v1", line.host());
+    cluster.submit("slow", &reference, &json!({})).await;
+    let seen = wait_for(SOON, "bytes between none and all", async || {
+        let status = cluster.status("slow").await;
+        let (done, total) = (status.progress.bytes_done, status.progress.bytes_total);
+        match (done, total) {
+            (Some(done), Some(total)) if 0 < done && done < total => Ok(total),
+            _ => Err(format!("{status:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    let status = cluster.finished("slow").await;
+    assert_eq!(status.succeeded, 2);
+    let total = status.progress.bytes_total.unwrap();
+    assert_eq!(status.progress.bytes_done, Some(total));
+    assert!(800 * KIB as i64 <= seen && seen <= total, "{seen} of {total}");
 }

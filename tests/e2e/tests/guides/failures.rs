@@ -1,5 +1,7 @@
 //! The guide's questions and answers: a job failed, where, and why.
 
+use larder_e2e::SOON;
+use larder_testkit::wait_for;
 use serde_json::{Value, json};
 
 use crate::Guide;
@@ -46,6 +48,19 @@ pub(crate) async fn are_found_as_the_guide_says(guide: &Guide) {
     );
     // Not found is final: a second try would find no more.
     assert_eq!(tag["attempts"], 1);
+
+    for object in ["imagepulljob/not-there", "nodeimage/node-1"] {
+        wait_for(SOON, format!("an Event on {object}"), async || {
+            let events = cluster.kubectl(&["events", "--for", object, "-A"]).await?;
+            if events.contains("Warning") && events.contains("PullImageFailed") && events.contains("missing:1.9.1") {
+                Ok(())
+            } else {
+                Err(events)
+            }
+        })
+        .await
+        .unwrap();
+    }
 }
 
 /// The guide's sample shows both and says that only one of them can be set.

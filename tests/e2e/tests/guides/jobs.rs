@@ -39,6 +39,16 @@ pub(crate) async fn by_name_by_label_and_by_pods(guide: &Guide) {
     assert_eq!(words[1][..5], ["job-with-always", "2", "0", "2", "0"], "{table}");
     assert!(table.trim_end().ends_with("job has completed"), "{table}");
 
+    wait_until(SOON, "the one Event of the end", async || {
+        let events = cluster
+            .kubectl(&["events", "--for", "imagepulljob/job-with-always", "--no-headers"])
+            .await
+            .unwrap();
+        events.lines().count() == 1 && events.contains("PullImageSucceed")
+    })
+    .await
+    .unwrap();
+
     cluster
         .kubectl(&["label", "node", "node-2", "node-type=xxx"])
         .await

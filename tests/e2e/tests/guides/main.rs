@@ -2,7 +2,7 @@
 //! controller, real registries. The nodes know by their `hosts.toml` that `docker.io` and `registry.example` are the
 //! registries of the test.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod entries;
 mod failures;

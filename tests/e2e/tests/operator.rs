@@ -1,4 +1,5 @@
-//! What an operator tells the controller by its flags: the feature gate, the pause, the limit of the whole fleet.
+//! What an operator does to the controller: the feature gate, the pause, the limit of the whole fleet by its flags; and
+//! the CRDs of somebody else's chart under its feet.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +9,7 @@ use larder_api::{ImageListPullJob, ImagePullJob};
 use larder_e2e::{Cluster, SOON, Setup};
 use larder_testkit::image::Recipe;
 use larder_testkit::{Auth, Link, Registry, Throttle, wait_for, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const OFF: &str = "feature gate ImagePullJobGate is off";
 
@@ -74,6 +75,58 @@ async fn a_controller_with_its_gate_off_then_paused_then_limited() {
     .unwrap();
     let seen = orders.end(9).await;
     assert_eq!(seen.most, 2, "orders without a result at one moment, over all jobs");
+}
+
+/// The schema of other software would drop fields that a work order needs: the controller says so and hands out nothing
+/// until it is put right.
+#[tokio::test]
+async fn a_schema_that_lacks_our_fields_stops_the_hand_out() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let image = registry
+        .push(&Recipe::random(75, 1, 1024).build(), "flags/schema", "v1")
+        .await
+        .unwrap();
+    let cluster = Cluster::start(1).await;
+    let crd = "customresourcedefinition/nodeimages.apps.kruise.io";
+    let claims = "schema/openAPIV3Schema/properties/spec/properties/images/additionalProperties\
+                  /properties/tags/items/properties/claims";
+    let versions = [0, 1].map(|version| format!("/spec/versions/{version}/{claims}"));
+    let patch = async |operations: Value| {
+        let patch = operations.to_string();
+        let done = cluster.kubectl(&["patch", crd, "--type=json", "-p", &patch]).await;
+        done.unwrap();
+    };
+    let known = cluster.kubectl(&["get", crd, "-o", "json"]).await.unwrap();
+    let known: Value = serde_json::from_str(&known).unwrap();
+    patch(json!(
+        versions.each_ref().map(|path| json!({ "op": "remove", "path": path }))
+    ))
+    .await;
+    wait_for(
+        SOON,
+        "the controller to be unready and to say why",
+        async || match cluster.controller_is_ready().await {
+            Err(said) if said.contains("nodeimages.apps.kruise.io") && said.contains("claims") => Ok(()),
+            other => Err(format!("{other:?}")),
+        },
+    )
+    .await
+    .unwrap();
+    cluster.submit("waits", &image.reference, &json!({})).await;
+
+    let put = versions.each_ref().map(|path| {
+        let value = known.pointer(path).unwrap();
+        json!({ "op": "add", "path": path, "value": value })
+    });
+    let before = cluster.node_image("node-0").await;
+    assert!(
+        before.spec.images.is_empty(),
+        "an order under a schema that cannot hold it"
+    );
+    patch(json!(put)).await;
+    let status = cluster.finished("waits").await;
+    assert_eq!((status.desired, status.succeeded), (1, 1));
+    cluster.controller_is_ready().await.unwrap();
 }
 
 /// Both jobs are told, each by a single write; nothing else happens to them, and NodeImages are kept all the same.
