@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use larder_api::NodeImage;
+use larder_api::names::EDGE_NODE_LABEL;
 use larder_api::node_image::{ImageSpec, ImageTagSpec, NodeImageSpec, SealedCredential};
 use larder_model::{ImageRef, NodeName};
 use larder_planner::NodeKey;
@@ -42,7 +43,7 @@ impl Index {
         if needless {
             return;
         }
-        let Some(envelope) = Envelope::of(node, object) else {
+        let Some(envelope) = self.envelope(node, object) else {
             return;
         };
         let mut sealed = Vec::new();
@@ -55,8 +56,10 @@ impl Index {
                 let Ok(parcels) = self.parcels(entry, &reference, &secrets, (node, &envelope.uid)) else {
                     continue;
                 };
+                // Whoever asks a question brings the login for it, and takes it away again.
+                let is_question = entry.dry_run && entry.owner_references.is_empty();
                 // What an ended job used goes when the entry goes: taking it away earlier would cost a write.
-                if entry.owner_references.iter().all(|owner| self.is_running_owner(owner)) {
+                if !is_question && entry.owner_references.iter().all(|owner| self.is_running_owner(owner)) {
                     entry.credentials.clear();
                 }
                 for parcel in parcels {
@@ -135,7 +138,7 @@ impl Index {
         let Some(running) = self.running(job) else {
             return false;
         };
-        let Some(envelope) = Envelope::of(node, object) else {
+        let Some(envelope) = self.envelope(node, object) else {
             return false;
         };
         let campaign = running.progress.campaign();
@@ -152,6 +155,16 @@ impl Index {
             None => is_newer(&campaign.image),
             Some(task) => task.is_some_and(|task| task.references().into_iter().any(is_newer)),
         }
+    }
+
+    fn envelope(&self, node: &NodeKey, object: &NodeImage) -> Option<Envelope> {
+        self.may_seal_for(object).then(|| Envelope::of(node, object)).flatten()
+    }
+
+    /// Whether a node may be sent credentials. A key is worth nothing where somebody else may have published it.
+    pub(super) fn may_seal_for(&self, object: &NodeImage) -> bool {
+        let labels = object.metadata.labels.as_ref();
+        !(self.accepts_cloudcore && labels.is_some_and(|labels| labels.contains_key(EDGE_NODE_LABEL)))
     }
 
     /// The Secrets that a job's image may be pulled with on a node.
