@@ -15,8 +15,8 @@ use larder_runtime::RuntimeEndpoint;
 #[command(
     name = "larder",
     version,
-    after_help = "Exit codes: 0 done; 1 the job failed, the lint found something, the plan does not fit; 2 wrong usage or file; 3 API not reachable; \
-                  4 --timeout over; 130 interrupted."
+    after_help = "Exit codes: 0 done; 1 the job failed, the lint or the doctor found something, the plan does not fit; 2 wrong usage or file; \
+                  3 API not reachable (pull: no container runtime); 4 --timeout over; 130 interrupted."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Pull(Pull),
     /// Check files by the rules of the CRDs, without a cluster
     Lint(Lint),
+    /// Look at a cluster and say what is wrong with Larder in it, and what to do
+    Doctor(Doctor),
     /// Print the CRDs as YAML
     Crds,
     /// Print a completion script for a shell
@@ -77,13 +79,17 @@ pub(crate) struct Up {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) nodes: NonZeroUsize,
 
-    /// Where everything is kept
-    #[arg(long, env = "LARDER_DATA", value_name = "DIR")]
+    /// Where everything is kept; else larder in XDG_DATA_HOME or ~/.local/share
+    #[arg(long, env = "LARDER_DATA", value_name = "DIR", value_parser = folder())]
     pub(crate) data: Option<PathBuf>,
 
-    /// Where kubectl is served; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub(crate) listen: SocketAddr,
+    /// Where kubectl is served, on a loopback address; port 0 takes a free one. Without it: where it was last
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// The same on 127.0.0.1, by the port alone
+    #[arg(long, value_name = "PORT", conflicts_with = "listen")]
+    pub(crate) port: Option<u16>,
 
     /// Show the whole system at work: a registry with sample images, three nodes and the example jobs; then stop
     #[arg(long, conflicts_with = "nodes")]
@@ -97,11 +103,10 @@ pub(crate) struct Up {
     #[arg(long, env = "LARDER_LOG", value_name = "FILTER", default_value = "info")]
     pub(crate) log: String,
 
-    // Empty counts as unset.
-    #[arg(long, env = "XDG_DATA_HOME", hide = true, value_parser = OsStringValueParser::new().map(PathBuf::from))]
+    #[arg(long, env = "XDG_DATA_HOME", hide = true, value_parser = folder())]
     pub(crate) data_home: Option<PathBuf>,
 
-    #[arg(long, env = "HOME", hide = true)]
+    #[arg(long, env = "HOME", hide = true, value_parser = folder())]
     pub(crate) home: Option<PathBuf>,
 }
 
@@ -203,10 +208,10 @@ pub(crate) struct Pull {
     #[arg(long, value_name = "DIR")]
     pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
 
-    #[arg(long, env = "DOCKER_CONFIG", hide = true)]
+    #[arg(long, env = "DOCKER_CONFIG", hide = true, value_parser = folder())]
     pub(crate) docker_config: Option<PathBuf>,
 
-    #[arg(long, env = "HOME", hide = true)]
+    #[arg(long, env = "HOME", hide = true, value_parser = folder())]
     pub(crate) home: Option<PathBuf>,
 
     /// Form of the output; json and yaml come at the end, with nothing before
@@ -229,6 +234,17 @@ pub(crate) struct Status {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Namespace that Larder is installed in
+    #[arg(long, value_name = "NAME", default_value = larder_api::names::LARDER_NAMESPACE)]
+    pub(crate) system_namespace: String,
+
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Lint {
     /// Files to check; - for standard input
     #[arg(required = true, value_name = "FILE")]
@@ -240,6 +256,16 @@ pub(crate) enum Format {
     Table,
     Json,
     Yaml,
+}
+
+/// A folder from the environment. The empty text is let in: it counts as unset, see [`given`].
+fn folder() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// A folder that is named; an empty name is none.
+pub(crate) fn given(folder: Option<&PathBuf>) -> Option<PathBuf> {
+    folder.filter(|folder| !folder.as_os_str().is_empty()).cloned()
 }
 
 /// A duration as people write it: `90`, `90s`, `5m`, `2h`.

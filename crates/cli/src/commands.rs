@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod crds;
+pub(crate) mod doctor;
 pub(crate) mod lint;
 pub(crate) mod plan;
 pub(crate) mod pull;

@@ -6,6 +6,7 @@
 
 mod by_hand;
 mod registry;
+mod shelf;
 mod stage;
 mod summary;
 
@@ -17,14 +18,15 @@ use larder_embedded::Embedded;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::Up;
+use crate::args::{Up, given};
 use crate::commands::run::follow::{self, Detail};
 use crate::commands::run::submit;
 use crate::commands::up;
 use crate::failure::Failure;
 use crate::output::{self, Tone, paint};
 use registry::DemoRegistry;
-use stage::{Act, Ending};
+use shelf::Shelves;
+use stage::{Act, Ending, Kept};
 use summary::Outcome;
 
 /// How long one act may take. All of them together are done in half a minute; only a fault takes longer.
@@ -32,10 +34,10 @@ const ACT_LIMIT: Duration = Duration::from_mins(1);
 
 /// Plays the demonstration in a folder of its own, which goes with the end unless somebody named it or it went wrong.
 pub(crate) async fn run(arguments: &Up, stop: &CancellationToken) -> Result<(), Failure> {
-    if let Some(folder) = &arguments.data {
+    if let Some(folder) = &given(arguments.data.as_ref()) {
         if folder.join("objects.redb").exists() {
             return Err(Failure::wrong(format!(
-                "{} is in use already; give the demonstration a new folder with --data, or none",
+                "{} holds the data of an earlier start; give the demonstration a new folder with --data, or none",
                 folder.display()
             )));
         }
@@ -53,19 +55,16 @@ pub(crate) async fn run(arguments: &Up, stop: &CancellationToken) -> Result<(), 
 }
 
 async fn play(folder: &Path, arguments: &Up, stop: &CancellationToken) -> Result<(), Failure> {
-    let registry = DemoRegistry::start(stage::images())
-        .await
-        .map_err(|error| Failure::wrong(format!("the registry does not start: {error}")))?;
     let hosts = folder.join("certs.d");
-    registry
-        .write_hosts(&hosts, &stage::REGISTRIES)
-        .map_err(|error| Failure::wrong(format!("{}: {error}", hosts.display())))?;
+    let registry = serve(stage::images(), &hosts, &stage::REGISTRIES).await?;
+    let _regional = serve(stage::regional_images(), &hosts, &stage::REGIONAL).await?;
     let started = up::start(folder, arguments, stage::nodes()?, Some(hosts), stop).await?;
     let Some(embedded) = started else {
         return Err(Failure::interrupted());
     };
+    let shelves = Shelves::of(folder);
     let shown = tokio::select! {
-        shown = show(&embedded, &registry) => shown,
+        shown = show(&embedded, &registry, &shelves) => shown,
         () = stop.cancelled() => Err(Failure::interrupted()),
     };
     if arguments.keep && !stop.is_cancelled() {
@@ -76,10 +75,21 @@ async fn play(folder: &Path, arguments: &Up, stop: &CancellationToken) -> Result
     shown
 }
 
-async fn show(embedded: &Embedded, registry: &DemoRegistry) -> Result<(), Failure> {
+/// A registry, and the files by which nodes find it under these names.
+async fn serve(images: Vec<registry::Offer>, hosts: &Path, names: &[&str]) -> Result<DemoRegistry, Failure> {
+    let registry = DemoRegistry::start(images)
+        .await
+        .map_err(|error| Failure::wrong(format!("a registry does not start: {error}")))?;
+    registry
+        .write_hosts(hosts, names)
+        .map_err(|error| Failure::wrong(format!("{}: {error}", hosts.display())))?;
+    Ok(registry)
+}
+
+async fn show(embedded: &Embedded, registry: &DemoRegistry, shelves: &Shelves) -> Result<(), Failure> {
     output::line(&paint(
         Tone::Strong,
-        "Larder on this machine: an API server, a controller, three nodes, a registry",
+        "Larder on this machine: API server, controller, three nodes, two registries",
     ));
     let client = embedded.client();
     stage::prepare(&client).await?;
@@ -87,18 +97,32 @@ async fn show(embedded: &Embedded, registry: &DemoRegistry) -> Result<(), Failur
     let acts = stage::acts(registry);
     let count = acts.len();
     let mut outcomes = Vec::new();
-    for (number, act) in acts.into_iter().enumerate() {
+    for (number, mut act) in acts.into_iter().enumerate() {
         output::line("");
         output::line(&format!("{}/{count} {}", number + 1, paint(Tone::Strong, act.says)));
         output::line(&format!("    {}", paint(Tone::Faint, act.how)));
-        outcomes.push(perform(&client, act).await?);
+        let kept = std::mem::take(&mut act.kept);
+        let mut outcome = perform(&client, act).await?;
+        outcome.kept = look(shelves, &kept).await;
+        outcomes.push(outcome);
     }
     output::line("");
     output::print(&summary::table(&outcomes));
     output::line(&paint(Tone::Faint, summary::SIZES));
     output::line("");
-    output::line("ImagePrePullJob is not in the show: the controller does not serve it yet.");
     summary::verdict(&outcomes, begun.elapsed()).map(|sentence| output::line(&paint(Tone::Good, &sentence)))
+}
+
+/// Says under which names the nodes have an image, and whether it is all that they should.
+async fn look(shelves: &Shelves, kept: &[Kept]) -> bool {
+    let mut complete = true;
+    for Kept { node, names } in kept {
+        let found = shelves.names(node, names).await;
+        complete &= found.len() == names.len();
+        let between = format!("\n    {} and ", " ".repeat(node.len()));
+        output::line(&format!("    {node} has {}", found.join(&between)));
+    }
+    complete
 }
 
 async fn perform(client: &Client, act: Act) -> Result<Outcome, Failure> {
@@ -124,6 +148,7 @@ async fn perform(client: &Client, act: Act) -> Result<Outcome, Failure> {
         expected: act.ending.expected(),
         views,
         took: begun.elapsed(),
+        kept: true,
     })
 }
 
@@ -132,7 +157,7 @@ fn invite(embedded: &Embedded) {
     output::line("It stays up until Ctrl-C. In another terminal:");
     output::line("");
     output::line(&format!("  export KUBECONFIG={}", embedded.kubeconfig().display()));
-    output::line("  kubectl get imagepulljobs,imagelistpulljobs,nodeimages");
+    output::line("  kubectl get imagepulljobs,imageprepulljobs,nodeimages");
     output::line("  kubectl describe nodeimage node-1");
     output::line("  larder why typo");
     output::line("");

@@ -63,6 +63,14 @@ impl Failure {
         }
     }
 
+    /// Ctrl-C, while something goes on elsewhere.
+    pub(crate) fn interrupted_but(sentence: impl Into<String>) -> Self {
+        Self {
+            code: 130,
+            sentence: Some(sentence.into()),
+        }
+    }
+
     /// What the API answered while we were doing something.
     pub(crate) fn from_api(doing: &str, error: &kube::Error) -> Self {
         match error {
@@ -106,18 +114,28 @@ fn is_about_the_kind(message: &str) -> bool {
     message.contains("could not find") || message == "404 page not found"
 }
 
-/// An error with its causes, each said once.
+/// An error with its causes, each said once and in one line: some readers draw a picture of the place below it.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+    let mut text = first_line(&error.to_string());
     let mut cause = error.source();
     while let Some(next) = cause {
-        let said = next.to_string();
+        let said = first_line(&next.to_string());
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
         cause = next.source();
     }
     text
+}
+
+/// The line of a longer text that says what is wrong.
+pub(crate) fn first_line(text: &str) -> String {
+    let line = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 /// What is really wrong: clients wrap it in words about themselves.

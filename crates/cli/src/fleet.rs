@@ -1,10 +1,15 @@
 //! The objects by which the controller's explanations judge a job, read once.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
-use larder_api::{ImagePullJob, NodeImage};
+use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_controller::explain::Objects;
+use larder_planner::NodeKey;
+use larder_planner::prepull::nodes::{self, NoNodes};
+use larder_planner::prepull::{Before, Candidate, Choice, PrePull, SecretRef, Tasks};
 
 use crate::failure::Failure;
 
@@ -13,6 +18,21 @@ pub(crate) struct Fleet {
     client: Client,
     nodes: Vec<Node>,
     node_images: Vec<NodeImage>,
+}
+
+/// What an ImagePrePullJob looks at in a node.
+struct Standing {
+    labels: BTreeMap<String, String>,
+    ready: bool,
+}
+
+impl<'a> From<&'a Standing> for Candidate<'a> {
+    fn from(node: &'a Standing) -> Self {
+        Self {
+            labels: &node.labels,
+            ready: node.ready,
+        }
+    }
 }
 
 impl Fleet {
@@ -37,12 +57,42 @@ impl Fleet {
         self.node_images.iter().find(|object| object.name_any() == name)
     }
 
+    /// Where a job lives, or would live.
+    pub(crate) fn namespace_of(&self, job: &ImagePullJob) -> String {
+        let default = || self.client.default_namespace().to_owned();
+        job.namespace().unwrap_or_else(default)
+    }
+
+    /// The nodes that an ImagePrePullJob would choose now, and what it would ask of each.
+    pub(crate) fn choose(&self, plan: &PrePull) -> Result<(Choice, Tasks), NoNodes> {
+        let nodes = self.standings();
+        let candidates: BTreeMap<NodeKey, Candidate<'_>> =
+            nodes.iter().map(|(name, node)| (name.clone(), node.into())).collect();
+        let mut choice = nodes::choose(&plan.nodes, &candidates, plan.waits_for_nodes(), &Before::default())?;
+        let tasks = plan.tasks(&mut choice, &candidates);
+        Ok((choice, tasks))
+    }
+
+    /// Whether Kubernetes calls a node ready.
+    pub(crate) fn is_ready(&self, name: &str) -> bool {
+        self.standings().get(name).is_some_and(|node| node.ready)
+    }
+
+    fn standings(&self) -> BTreeMap<NodeKey, Standing> {
+        let standing = |node: &Node| {
+            let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let mut conditions = conditions.into_iter().flatten();
+            let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+            let labels = node.labels().clone();
+            (NodeKey::from(node.name_any()), Standing { labels, ready })
+        };
+        self.nodes.iter().map(standing).collect()
+    }
+
     /// What one job is judged by: its pods and Secrets too.
     pub(crate) async fn objects_for(&self, job: &ImagePullJob) -> Result<Objects, Failure> {
         let template = &job.spec.template;
-        let namespace = job
-            .namespace()
-            .unwrap_or_else(|| self.client.default_namespace().to_owned());
+        let namespace = self.namespace_of(job);
         let mut objects = Objects {
             nodes: self.nodes.clone(),
             node_images: self.node_images.clone(),
@@ -61,5 +111,27 @@ impl Fleet {
             }
         }
         Ok(objects)
+    }
+
+    /// The same for an ImagePrePullJob, which names its Secrets with their namespaces.
+    pub(crate) async fn objects_for_pre_pull(&self, job: &ImagePrePullJob) -> Objects {
+        let mut objects = Objects {
+            nodes: self.nodes.clone(),
+            node_images: self.node_images.clone(),
+            ..Objects::default()
+        };
+        let tasks = PrePull::of(job).ok().and_then(|plan| self.choose(&plan).ok());
+        let secrets: BTreeSet<SecretRef> = tasks
+            .iter()
+            .flat_map(|(_, tasks)| tasks.values())
+            .flat_map(|task| task.secrets().into_iter().cloned())
+            .collect();
+        for secret in secrets {
+            let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &secret.namespace);
+            if let Ok(None) = secrets.get_metadata_opt(&secret.name).await {
+                objects.missing_secrets.push(secret.to_string());
+            }
+        }
+        objects
     }
 }

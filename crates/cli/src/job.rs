@@ -162,6 +162,14 @@ impl From<&ImagePrePullJob> for JobView {
             ..Self::default()
         };
         let Some(status) = &job.status else { return view };
+        let said = status
+            .progress
+            .conditions
+            .iter()
+            .find(|condition| condition.status == "True");
+        let said = said
+            .map(|condition| condition.message.clone())
+            .filter(|said| !said.is_empty());
         let working = status
             .node_status
             .iter()
@@ -172,7 +180,7 @@ impl From<&ImagePrePullJob> for JobView {
             active: i32::try_from(working).unwrap_or(i32::MAX),
             succeeded: status.succeeded,
             failed: status.failed,
-            message: status.reason.clone().unwrap_or_default(),
+            message: said.or_else(|| status.reason.clone()).unwrap_or_default(),
             ..view
         }
         .with_progress(&status.progress)

@@ -6,6 +6,7 @@
 
 mod args;
 mod bars;
+mod cause;
 mod client;
 mod commands;
 mod demo;
@@ -54,12 +55,13 @@ fn run() -> Result<(), Failure> {
 
 async fn carry_out(cluster: &Cluster, command: Command) -> Result<(), Failure> {
     match command {
-        // These two have something to put in order when they are told to stop.
+        // These have something to put in order, or to say, when they are told to stop.
         Command::Up(up) => commands::up::run(up).await,
         Command::Plan(plan) => commands::plan::run(cluster, plan).await,
+        Command::Run(run) => commands::run::run(cluster, run).await,
         Command::Crds => commands::crds::run(),
+        Command::Doctor(doctor) => stop::or_interrupted(Box::pin(commands::doctor::run(cluster, doctor))).await,
         Command::Lint(lint) => stop::or_interrupted(commands::lint::run(lint)).await,
-        Command::Run(run) => stop::or_interrupted(commands::run::run(cluster, run)).await,
         Command::Status(status) => stop::or_interrupted(commands::status::run(cluster, status)).await,
         Command::Why(why) => stop::or_interrupted(commands::why::run(cluster, why)).await,
         Command::Pull(pull) => stop::or_interrupted(commands::pull::run(pull)).await,

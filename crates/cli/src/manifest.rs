@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, first_line};
 
 /// One object of a file.
 #[derive(Clone, Debug)]
@@ -48,6 +48,12 @@ fn read(path: &Path) -> Result<Vec<Document>, Failure> {
     } else {
         path.display().to_string()
     };
+    if path.is_dir() {
+        return Err(Failure::wrong(format!(
+            "{shown} is a folder; name the files in it, as in {}",
+            path.join("*.yaml").display()
+        )));
+    }
     let text = if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map(|_| text)
@@ -61,7 +67,7 @@ fn read(path: &Path) -> Result<Vec<Document>, Failure> {
 /// Reads all objects of a text; `shown` says where it comes from.
 pub(crate) fn parse(shown: &str, text: &str) -> Result<Vec<Document>, Failure> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
-        .map_err(|error| Failure::wrong(format!("{shown} is not YAML: {}", first_line(&error.to_string()))))?;
+        .map_err(|error| Failure::wrong(format!("{shown} is not YAML: {}", why(&error.to_string()))))?;
     let several = documents.len() > 1;
     let mut found = Vec::new();
     for (number, object) in documents
@@ -98,8 +104,13 @@ pub(crate) fn parse(shown: &str, text: &str) -> Result<Vec<Document>, Failure> {
     Ok(found)
 }
 
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or(text)
+/// What the reader says, without advice to programmers.
+fn why(text: &str) -> String {
+    let line = first_line(text);
+    match line.split_once(", set DuplicateKeyPolicy") {
+        Some((said, _)) => format!("{said}; keep one of them"),
+        None => line,
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +144,14 @@ mod tests {
         assert_eq!(
             parse("x.yaml", "").unwrap_err().parts(),
             (2, Some("x.yaml holds no object"))
+        );
+        assert!(
+            parse("x.yaml", "kind: A\nkind: B\n")
+                .unwrap_err()
+                .parts()
+                .1
+                .unwrap()
+                .ends_with("; keep one of them")
         );
         assert!(
             parse("x.yaml", "a: [")

@@ -84,6 +84,16 @@ pub(crate) fn error(sentence: &str) {
     drop(writeln!(stderr.lock(), "{mark} {sentence}"));
 }
 
+/// How many columns there are; none in a pipe, which has no width.
+pub(crate) fn width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    let size = rustix::termios::tcgetwinsize(&stdout)
+        .ok()
+        .filter(|_| stdout.is_terminal())?;
+    // A terminal that does not tell has none that could be kept to.
+    Some(usize::from(size.ws_col)).filter(|columns| 0 < *columns)
+}
+
 /// Whether somebody watches, so that bars and colours make sense.
 pub(crate) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()

@@ -63,6 +63,6 @@ async fn a_folder_that_is_in_use_is_left_alone() {
     let sentence = ended(larder.larder(&["up", "--demo", "--data", "data"])).await.badly(2);
     assert_eq!(
         sentence,
-        "data is in use already; give the demonstration a new folder with --data, or none"
+        "data holds the data of an earlier start; give the demonstration a new folder with --data, or none"
     );
 }

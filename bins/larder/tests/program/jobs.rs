@@ -6,7 +6,7 @@ use larder_testkit::{Link, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::larder::{exit_code, send};
+use crate::larder::send;
 use crate::up::{ON_NODE_2, Source, Up};
 
 /// Ports, names that are drawn, times and sizes of the machine's disk.
@@ -61,6 +61,13 @@ async fn a_job_that_succeeds() {
         [&job["desired"], &job["active"], &job["succeeded"], &job["failed"]],
         [1, 0, 1, 0]
     );
+    assert_eq!(job.get("nodes"), None, "only of one job");
+    let one = up.json(&["status", "web"]).await;
+    let node = &one["jobs"][0]["nodes"][0];
+    assert_eq!(
+        (&node["node"], &node["phase"], &node["attempts"], &node["bytesTotal"]),
+        (&json!("node-2"), &json!("Succeeded"), &json!(1), &json!(603_524))
+    );
     let why = up.json(&["why", "imagepulljob/web", "node-1"]).await;
     assert_eq!(
         why,
@@ -109,6 +116,8 @@ async fn a_list_of_which_one_image_is_missing() {
     );
     assert_golden!("status_of_a_list", up.run(&["status", "both"]).await.well());
     assert_golden!("why_of_a_list", up.run(&["why", "both"]).await.well());
+    let list = up.json(&["status", "both"]).await;
+    assert_eq!(list["jobs"][0]["images"][1]["phase"], "Failed", "{list}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,7 +137,7 @@ async fn a_job_that_takes_longer_than_anybody_waits() {
     assert!(["Pulling", "Ordered"].contains(&state), "{why}");
 
     up.larder.write_job("slow-too", &image, ON_NODE_2);
-    let mut waiting = up
+    let waiting = up
         .larder
         .larder(&["run", "-f", "slow-too.yaml", "--kubeconfig", "data/kubeconfig"])
         .spawn()
@@ -139,69 +148,74 @@ async fn a_job_that_takes_longer_than_anybody_waits() {
     .await
     .unwrap();
     send(&waiting, Signal::INT);
-    assert_eq!(exit_code(&mut waiting).await, Some(130));
+    let interrupted = crate::larder::output_of(waiting).await.badly(130);
+    assert_eq!(interrupted, "interrupted; the jobs go on, see: larder status");
 }
+
+/// A job of KubeEdge's kind; the nodes of `larder up` are no edge nodes until they have the label.
+const EDGE_JOB: &str = "apiVersion: operations.kubeedge.io/v1alpha2\nkind: ImagePrePullJob\nmetadata: {name: edge}\n\
+    spec:\n  imagePrePullTemplate:\n    images: ['IMAGE']\n    nodeNames: [node-2]\n    checkItems: []\n  \
+    imagePrePullOverriders:\n  - nodeLabel: region=here\n    overriders:\n      imageOverriders:\n      \
+    - {component: Tag, operator: replace, value: v1}\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_tells_what_would_be_pulled_and_leaves_nothing_behind() {
+async fn a_pre_pull_job_is_planned_run_and_explained() {
     let (up, source) = tokio::join!(Up::start(), Source::start());
     let image = source.offer("app").await;
-    up.larder.write_job("web", &image, ON_NODE_2);
-    let plan = up.run(&["plan", "-f", "web.yaml", "-o", "json"]).await;
-    let answer: serde_json::Value = serde_json::from_str(&plan.stdout).unwrap();
-    assert_eq!(answer["images"], json!([image]));
-    let node = &answer["nodes"][0];
-    let bytes = node["bytesToPull"].as_u64().unwrap();
-    assert!((600_000..700_000).contains(&bytes), "{answer}");
-    assert_eq!((&node["node"], &node["bytesPresent"]), (&json!("node-2"), &json!(0)));
-    assert!(node["bytesFree"].as_u64().unwrap() > 0, "{answer}");
-    // Whether it fits depends on this machine's disk; the exit code says the same as the verdict.
-    let code = i32::from(node["verdict"] != "Fits");
-    assert_eq!(plan.code, Some(code), "{answer}");
-    let images = std::fs::read_to_string(up.larder.home.path().join("data/nodes/node-2/images/index.json"));
-    assert!(!images.unwrap_or_default().contains(&image), "nothing was pulled");
-    assert_eq!(questions(&up).await, 0);
+    let written = image.replace(":v1", ":written");
+    source.walk();
+    up.larder.write("edge.yaml", &EDGE_JOB.replace("IMAGE", &written));
 
-    up.larder.write_job("typo", &format!("{image}.2"), ON_NODE_2);
-    let missing = up.run(&["plan", "-f", "typo.yaml"]).await;
-    assert!(missing.stdout.contains("NotFound"), "{}", missing.stdout);
-    assert_eq!(missing.badly(1), "it cannot be pulled on 1 of 1 node: NotFound");
-    assert_eq!(questions(&up).await, 0);
-}
+    let refused = up.run(&["plan", "-f", "edge.yaml"]).await;
+    assert!(refused.stdout.contains("NodeUnsuitable"), "{refused:?}");
+    assert_eq!(refused.badly(1), "nobody can tell for 1 of 1 node");
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_plan_that_is_interrupted_leaves_nothing_behind() {
-    let (up, source) = tokio::join!(Up::start(), Source::start());
-    let image = source.offer("app").await;
-    source.line.set(Link::Stalled);
-    up.larder.write_job("web", &image, ON_NODE_2);
-    let mut plan = up
-        .larder
-        .larder(&["plan", "-f", "web.yaml", "--kubeconfig", "data/kubeconfig"])
-        .spawn()
-        .unwrap();
-    wait_until(Duration::from_secs(30), "the question is asked", async || {
-        questions(&up).await == 1
-    })
-    .await
-    .unwrap();
-    send(&plan, Signal::INT);
-    assert_eq!(exit_code(&mut plan).await, Some(130));
-    assert_eq!(questions(&up).await, 0);
+    up.label("node-2", &["node-role.kubernetes.io/edge=", "region=here"])
+        .await;
+    let plan = up.run(&["plan", "-f", "edge.yaml", "-o", "json"]).await;
+    let plan: serde_json::Value = serde_json::from_str(&plan.stdout).unwrap();
+    assert_eq!(plan["images"], json!([image]), "{plan}");
+    assert!(plan["nodes"][0]["bytesToPull"].as_u64().unwrap() > 600_000, "{plan}");
 
-    let late = up.run(&["plan", "-f", "web.yaml", "--timeout", "1s"]).await;
-    assert!(late.stdout.contains("Unresponsive"), "{}", late.stdout);
-    assert_eq!(late.badly(4), "1 of 1 node did not answer within 1 s");
-    assert_eq!(questions(&up).await, 0);
-}
+    assert_eq!(
+        up.run(&["lint", "edge.yaml"]).await.well(),
+        "edge.yaml: ImagePrePullJob edge: ok\n"
+    );
+    let said = up.run(&["run", "-f", "edge.yaml", "--nodes"]).await.well();
+    assert!(
+        said.contains("imageprepulljob/edge: Complete, 1/1 done, 0 failed"),
+        "{said}"
+    );
+    assert!(said.contains("  node-2: Succeeded, 589.4 KiB\n"), "{said}");
+    assert_golden!("status_of_a_pre_pull_job", up.run(&["status", "edge"]).await.well());
+    assert_golden!("why_of_a_pre_pull_job", up.run(&["why", "edge"]).await.well());
+    let status = up.json(&["status", "edge"]).await;
+    assert_eq!(
+        (&status["jobs"][0]["phase"], &status["jobs"][0]["nodes"][0]["phase"]),
+        (&json!("Complete"), &json!("Successful")),
+        "{status}"
+    );
+    let index = up.larder.home.path().join("data/nodes/node-2/images/index.json");
+    let index = std::fs::read_to_string(index).unwrap();
+    assert!(index.contains(&image) && index.contains(&written), "{index}");
 
-/// dryRun entries in NodeImages.
-async fn questions(up: &Up) -> usize {
-    let mut kubectl = up.larder.command("kubectl");
-    kubectl.args(["--kubeconfig", "data/kubeconfig", "get", "nodeimages", "-o", "yaml"]);
-    crate::larder::ended(kubectl)
-        .await
-        .well()
-        .matches("dryRun: true")
-        .count()
+    let typo = EDGE_JOB
+        .replace("IMAGE", &written)
+        .replace("value: v1", "value: v9")
+        .replace("name: edge", "name: typo");
+    up.larder.write("typo.yaml", &typo);
+    let sentence = up.run(&["run", "-f", "typo.yaml"]).await.badly(1);
+    assert_eq!(
+        sentence,
+        "imageprepulljob/typo failed on 1 of 1 (NotFound 1); see: larder why imageprepulljob/typo"
+    );
+    let why = up.json(&["why", "typo", "node-2"]).await;
+    let node = &why["nodes"][0];
+    assert_eq!(
+        (&node["state"], &node["reason"]),
+        (&json!("Failed"), &json!("NotFound")),
+        "{why}"
+    );
+    let other = up.json(&["why", "typo", "node-1"]).await;
+    assert_eq!(other["nodes"][0]["state"], "NotSelected", "{other}");
 }

@@ -137,12 +137,25 @@ pub(crate) async fn ended(mut command: Command) -> Ended {
         .await
         .expect("it ends in time")
         .unwrap();
+    said(output)
+}
+
+fn said(output: std::process::Output) -> Ended {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ended {
         code: output.status.code(),
         stdout: text(output.stdout),
         stderr: text(output.stderr),
     }
+}
+
+/// What a process that was started before said, when it ends.
+pub(crate) async fn output_of(child: Child) -> Ended {
+    let output = timeout(LIMIT, child.wait_with_output())
+        .await
+        .expect("it ends in time")
+        .unwrap();
+    said(output)
 }
 
 pub(crate) async fn exit_code(child: &mut Child) -> Option<i32> {

@@ -137,6 +137,7 @@ async fn an_expired_token_says_log_in_again() {
         (&["why", "web"], "reading jobs"),
         (&["run", "-f", "web.yaml"], "web.yaml: creating ImagePullJob web"),
         (&["plan", "-f", "web.yaml"], "web.yaml: creating ImagePullJob web"),
+        (&["doctor"], "asking the API server for its version"),
     ] {
         let arguments = [arguments, &["--kubeconfig", "old"]].concat();
         assert_eq!(up.larder.run(&arguments).await.badly(3), format!("{doing}: {refused}"));

@@ -7,10 +7,12 @@
 )]
 
 mod demo;
+mod doctor;
 mod jobs;
 mod larder;
 mod life;
 mod offline;
+mod plans;
 mod pull;
 mod refusals;
 mod terminal;

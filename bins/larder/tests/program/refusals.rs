@@ -37,7 +37,9 @@ fn surroundings() -> Larder {
 #[case::run_unreachable(&["run", "-f", "job.yaml", "--kubeconfig", "nobody.json"], 3, "job.yaml: creating ImagePullJob job: the API server cannot be reached: ")]
 #[case::why_unreachable(&["why", "job", "--kubeconfig", "nobody.json"], 3, "reading jobs: the API server cannot be reached: ")]
 #[case::plan_unreachable(&["plan", "-f", "job.yaml", "--kubeconfig", "nobody.json"], 3, "job.yaml: creating ImagePullJob job: the API server cannot be reached: ")]
-#[case::nothing_to_plan(&["plan", "-f", "secret.yaml", "--kubeconfig", "nobody.json"], 2, "the file holds no job; give an ImagePullJob or ImageListPullJob")]
+#[case::nothing_to_plan(&["plan", "-f", "secret.yaml", "--kubeconfig", "nobody.json"], 2, "the file holds no job; give an ImagePullJob, ImageListPullJob or ImagePrePullJob")]
+#[case::doctor_unreachable(&["doctor", "--kubeconfig", "nobody.json"], 3, "asking the API server for its version: the API server cannot be reached: Connection refused (os error 111); check --kubeconfig and --context")]
+#[case::port_and_address(&["up", "--port", "1", "--listen", "127.0.0.1:1"], 2, "the argument '--port <PORT>' cannot be used with '--listen <ADDRESS>'")]
 #[case::no_runtime(&["pull", "nginx:1", "--runtime-endpoint", "unix:///nobody.sock"], 3, "the runtime at /nobody.sock does not answer: ")]
 #[case::folder_is_a_file(&["pull", "nginx:1", "--to", "job.yaml"], 2, "the folder job.yaml cannot be used: ")]
 #[case::data_is_a_file(&["up", "--data", "job.yaml"], 2, "the data folder cannot be used: ")]
@@ -58,6 +60,52 @@ async fn a_kubeconfig_variable_that_leads_nowhere_is_named() {
     let sentence = ended(command).await.badly(2);
     assert!(
         sentence.starts_with("the kubeconfig that KUBECONFIG names cannot be used: "),
+        "{sentence}"
+    );
+}
+
+/// Variables that are set and empty, as scripts leave them.
+#[tokio::test]
+async fn an_empty_home_is_no_home() {
+    let larder = surroundings();
+    let mut command = larder.larder(&["up"]);
+    command.env("HOME", "").env("LARDER_DATA", "").env("XDG_DATA_HOME", "");
+    assert_eq!(
+        ended(command).await.badly(2),
+        "there is no home directory to keep data in; give --data DIR"
+    );
+    let mut command = larder.larder(&["pull", "127.0.0.1:1/app:v1", "--to", "images", "--retries", "0"]);
+    command.env("HOME", "").env("DOCKER_CONFIG", "");
+    let sentence = ended(command).await.badly(1);
+    assert!(sentence.contains("Connection refused"), "{sentence}");
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_read_are_named_with_what_to_do() {
+    let larder = surroundings();
+    std::fs::create_dir(larder.home.path().join("data")).unwrap();
+    larder.write("data/objects.redb", &"not a database".repeat(1000));
+    let sentence = larder.run(&["up", "--data", "data"]).await.badly(2);
+    let file = larder.home.path().canonicalize().unwrap().join("data/objects.redb");
+    assert!(
+        sentence.starts_with(&format!("{} cannot be read: ", file.display())),
+        "{sentence}"
+    );
+    assert!(
+        sentence.ends_with(
+            "; move the file away to begin anew (jobs are forgotten, images stay), or put back a copy of it"
+        ),
+        "{sentence}"
+    );
+}
+
+/// A file that is no kubeconfig is described in one line, however much its reader has to say.
+#[tokio::test]
+async fn a_broken_kubeconfig_is_one_sentence() {
+    let larder = surroundings();
+    let sentence = larder.run(&["status", "--kubeconfig", "broken.yaml"]).await.badly(2);
+    assert!(
+        sentence.starts_with("the kubeconfig broken.yaml cannot be used: "),
         "{sentence}"
     );
 }

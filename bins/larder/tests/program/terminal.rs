@@ -1,5 +1,7 @@
 //! The same commands in a terminal, which util-linux's `script` makes.
 
+use serde_json::json;
+
 use crate::larder::{Larder, ended};
 use crate::up::{ON_NODE_2, Source, Up};
 
@@ -142,6 +144,86 @@ async fn a_job_has_a_bar_and_each_node_too() {
         "{}",
         shown.text
     );
+}
+
+/// Ports, times and sizes of this machine's disk. Of the ports all have five digits, so that lines break where they did.
+const FILTERS: [(&str, &str); 5] = [
+    (r"127\.0\.0\.1:\d{5}", "127.0.0.1:[reg]"),
+    (r"-[a-z0-9]{5}\b( +)", "-[#]$1"),
+    (r" +\d+\.\d GiB", " [disk]"),
+    (r"FREE +", "FREE "),
+    (r"v1\.\d+\.0\+larder-[0-9.]+", "[version]."),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_line_is_longer_than_the_terminal() {
+    let (up, source) = tokio::join!(Up::start(), Source::start());
+    let image = source.offer("app").await;
+    source.walk();
+    up.larder.write_job("web", &image, ON_NODE_2);
+    up.larder.write_job("typo", &format!("{image}.2"), ON_NODE_2);
+    let both = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImageListPullJob", "metadata": {"name": "both"},
+        "spec": {"images": [image, format!("{image}.2")], "selector": {"names": ["node-2"]}},
+    });
+    up.larder.write("both.yaml", &both.to_string());
+    for file in ["web.yaml", "typo.yaml"] {
+        up.run(&["run", "-f", file]).await;
+    }
+    assert_fits(&up, "status", &["status", "-A"], 0).await;
+    assert_fits(&up, "status_of_a_failed_job", &["status", "typo"], 0).await;
+    assert_fits(&up, "why", &["why", "typo"], 0).await;
+    assert_fits(&up, "plan", &["plan", "-f", "web.yaml"], 0).await;
+    assert_fits(&up, "plan_of_a_missing_tag", &["plan", "-f", "typo.yaml"], 1).await;
+    assert_fits(&up, "doctor", &["doctor"], 0).await;
+    up.run(&["run", "-f", "both.yaml"]).await;
+    assert_fits(&up, "status_of_a_list", &["status", "both"], 0).await;
+    assert_fits(&up, "why_of_a_list", &["why", "both", "node-2"], 0).await;
+}
+
+/// What a command shows at both widths is as it was, and no line is too long.
+async fn assert_fits(up: &Up, name: &str, command: &[&str], code: i32) {
+    for columns in [80, 160] {
+        let arguments = [command, &["--kubeconfig", "data/kubeconfig"]].concat();
+        let shown = in_terminal(&up.larder, &arguments, columns).await;
+        assert_eq!(shown.code, Some(code), "{}", shown.text);
+        // A line that is too long would have been broken by the terminal; these are as they were sent.
+        for line in shown.raw.lines().filter(|line| !line.contains("error:")) {
+            assert!(without_colours(line.trim_end()).chars().count() <= columns, "{line}");
+        }
+        let filters = FILTERS;
+        insta::with_settings!({filters => filters}, { insta::assert_snapshot!(format!("{name}_at_{columns}"), shown.text) });
+    }
+}
+
+fn without_colours(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        text + part.split_once('m').map_or("", |(_, rest)| rest)
+    })
+}
+
+/// Nothing that vanishes on a white background, or on a black one: no white, no black, no yellow, none of the bright ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_colour_can_be_read_on_light_and_dark() {
+    let larder = Larder::new();
+    let demo = in_terminal(&larder, &["up", "--demo"], 80).await;
+    let error = in_terminal(&larder, &["lint", "gone.yaml"], 80).await;
+    let raw = demo.raw + &error.raw;
+    let codes: std::collections::BTreeSet<&str> = raw
+        .split("\u{1b}[")
+        .skip(1)
+        .filter_map(|rest| {
+            rest.split_once(|letter: char| letter.is_ascii_alphabetic())
+                .map(|(code, _)| (code, rest))
+        })
+        .filter(|(code, rest)| rest[code.len()..].starts_with('m'))
+        .map(|(code, _)| code)
+        .collect();
+    let readable = ["0", "1", "2", "31", "32"];
+    assert!(codes.iter().all(|code| readable.contains(code)), "{codes:?}");
+    assert!(codes.contains("32") && codes.contains("31"), "{codes:?}");
 }
 
 #[tokio::test]

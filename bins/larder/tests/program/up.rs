@@ -4,7 +4,7 @@ use larder_testkit::image::{Image, Recipe};
 use larder_testkit::{Auth, Link, Registry, Throttle};
 use rustix::process::Signal;
 
-use crate::larder::{Ended, Larder, Running, exit_code, send};
+use crate::larder::{Ended, Larder, Running, ended, exit_code, send};
 
 /// Everything on this machine. The nodes are node-1, which may be the machine's own runtime, and node-2, which is a folder:
 /// tests pull onto node-2 alone.
@@ -37,6 +37,14 @@ impl Up {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// Puts labels on a node, as kubectl does.
+    pub(crate) async fn label(&self, node: &str, labels: &[&str]) {
+        let mut kubectl = self.larder.command("kubectl");
+        kubectl.args(["--kubeconfig", "data/kubeconfig", "label", "node", node]);
+        kubectl.args(labels);
+        ended(kubectl).await.well();
+    }
+
     /// Ctrl-C, and its exit code.
     pub(crate) async fn stop(&mut self) -> Option<i32> {
         send(&self.process.child, Signal::INT);
@@ -58,7 +66,17 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) async fn start() -> Self {
-        let registry = Registry::start(Auth::Open).await.unwrap();
+        Self::start_for(Auth::Open).await
+    }
+
+    /// For one user alone.
+    pub(crate) async fn private(user: &str, password: &str) -> Self {
+        let (user, password) = (user.to_owned(), password.to_owned());
+        Self::start_for(Auth::Basic { user, password }).await
+    }
+
+    async fn start_for(auth: Auth) -> Self {
+        let registry = Registry::start(auth).await.unwrap();
         let line = Throttle::start(registry.address()).await.unwrap();
         Self { registry, line }
     }
@@ -71,6 +89,15 @@ impl Source {
     /// Slow enough for bytes to be counted: a pull that is over at once is not measured.
     pub(crate) fn walk(&self) {
         self.line.set(Link::bytes_per_second(200_000));
+    }
+
+    /// Pushes two sample images of two layers each, of which they share one.
+    pub(crate) async fn offer_two_that_share_a_layer(&self) -> [String; 2] {
+        for (repository, seed) in [("first", 7), ("second", 8)] {
+            let image: Image = Recipe::random(seed, 2, 300_000).build();
+            self.registry.push(&image, repository, "v1").await.unwrap();
+        }
+        ["first", "second"].map(|repository| format!("{}/{repository}:v1", self.line.host()))
     }
 
     /// Pushes a sample image and says how the nodes name it.

@@ -2,25 +2,30 @@
 //! every entry back, whatever happens.
 
 mod ask;
+mod purse;
 mod verdict;
+mod wishes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kube::Client;
-use larder_api::{ImageListPullJob, ImagePullJob};
+use larder_api::ImageListPullJob;
 use larder_controller::explain;
-use larder_model::{ByteSize, ImageRef, Reason};
+use larder_model::{ByteSize, Reason};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::ask::Question;
+use self::purse::Purse;
 use self::verdict::{Row, Verdict};
+use self::wishes::{Job, Wish, Wishes};
 use crate::args::{Cluster, Plan};
 use crate::commands::run::submit;
 use crate::failure::Failure;
 use crate::fleet::Fleet;
-use crate::table::table;
+use crate::table::{Column, Narrow, fitted, wrap};
 use crate::{client, manifest, output, stop};
 
 /// The output of `-o json`, on which scripts rely.
@@ -30,23 +35,6 @@ struct Answer {
     nodes: Vec<Row>,
 }
 
-/// What the jobs want of one node.
-#[derive(Debug, Default)]
-struct Wish {
-    images: Vec<ImageRef>,
-    /// Why the node cannot be asked.
-    blocked: Option<Reason>,
-}
-
-/// What the jobs want.
-#[derive(Debug, Default)]
-struct Wishes {
-    images: Vec<ImageRef>,
-    nodes: BTreeMap<String, Wish>,
-    /// Some image wants a login that only a job has.
-    with_login: bool,
-}
-
 pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failure> {
     let stop = stop::token()?;
     let preparation = async {
@@ -54,9 +42,11 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         let client = client::connect(cluster).await?;
         let jobs = jobs(&client, &documents).await?;
         let fleet = Fleet::read(&client).await?;
-        Ok((wishes(&fleet, &jobs).await?, client))
+        let wishes = Wishes::of(&fleet, &jobs, now()).await?;
+        let purse = Purse::open(&client, wishes.secrets()).await;
+        Ok((wishes, purse, client))
     };
-    let (wishes, client) = tokio::select! {
+    let (wishes, purse, client) = tokio::select! {
         prepared = preparation => prepared?,
         () = stop.cancelled() => return Err(Failure::interrupted()),
     };
@@ -67,52 +57,66 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         .nodes
         .iter()
         .filter(|(_, wish)| wish.blocked.is_none())
-        .map(|(node, wish)| (node.clone(), wish.images.clone()))
+        .map(|(node, wish)| (node.clone(), questions(wish, &purse)))
         .collect();
     let answers = ask::all(&client, questions, arguments.timeout, &stop).await?;
     if stop.is_cancelled() {
         return Err(Failure::interrupted());
     }
-    let rows: Vec<Row> = wishes
-        .nodes
-        .iter()
-        .map(|(node, wish)| match wish.blocked {
-            Some(reason) => Row::unknown(node, Some(reason)),
-            None => verdict::row(node, answers.get(node), wish.images.len(), wishes.with_login),
-        })
-        .collect();
+    let row = |(node, wish): (&String, &Wish)| {
+        if let Some(blocked) = &wish.blocked {
+            return Row::blocked(node, blocked.reason, &blocked.words);
+        }
+        let login_missing = questions_lack_login(wish, &purse);
+        verdict::row(node, answers.get(node), wish.images.len(), login_missing)
+    };
+    let rows: Vec<Row> = wishes.nodes.iter().map(row).collect();
     let answer = Answer {
         images: wishes.images.iter().map(ToString::to_string).collect(),
         nodes: rows,
     };
-    output::value(arguments.output, &answer, || shown(&answer, wishes.with_login))?;
+    let complaints = purse.complaints();
+    output::value(arguments.output, &answer, || {
+        shown(&answer, &complaints, output::width())
+    })?;
     outcome(&answer.nodes, arguments.timeout.as_secs())
 }
 
-/// The single jobs that the documents come to, as the API server would store them.
-async fn jobs(client: &Client, documents: &[manifest::Document]) -> Result<Vec<ImagePullJob>, Failure> {
+fn questions(wish: &Wish, purse: &Purse) -> Vec<Question> {
+    let question = |wanted: &wishes::Wanted| Question {
+        image: wanted.image.clone(),
+        checks: wanted.checks.clone(),
+        logins: purse.for_image(&wanted.image, &wanted.secrets),
+    };
+    wish.images.iter().map(question).collect()
+}
+
+/// Whether the job would bring a login to this node that it was not asked with.
+fn questions_lack_login(wish: &Wish, purse: &Purse) -> bool {
+    let lacks = |wanted: &wishes::Wanted| purse.for_image(&wanted.image, &wanted.secrets).incomplete;
+    wish.images.iter().any(lacks)
+}
+
+/// The jobs that the documents come to, as the API server would store them.
+async fn jobs(client: &Client, documents: &[manifest::Document]) -> Result<Vec<Job>, Failure> {
     let mut jobs = Vec::new();
     for document in documents {
         let refused = |error: explain::NotServed| Failure::wrong(format!("{}: {error}", document.place));
         match document.text("/kind") {
-            "ImagePullJob" => jobs.push(read(document, submit::try_out(client, document).await?)?),
+            "ImagePullJob" => jobs.push(Job::Pull(read(document, submit::try_out(client, document).await?)?)),
             "ImageListPullJob" => {
                 let list: ImageListPullJob = read(document, submit::try_out(client, document).await?)?;
-                jobs.extend(explain::children(&list).map_err(refused)?);
+                let children = explain::children(&list).map_err(refused)?;
+                jobs.extend(children.into_iter().map(|child| Job::Pull(Box::new(child))));
             }
-            "ImagePrePullJob" => {
-                return Err(Failure::wrong(format!(
-                    "{}: plans are made for ImagePullJob and ImageListPullJob, not for ImagePrePullJob",
-                    document.place
-                )));
-            }
+            "ImagePrePullJob" => jobs.push(Job::PrePull(read(document, submit::try_out(client, document).await?)?)),
             // A Secret or Namespace beside the job.
             _ => {}
         }
     }
     if jobs.is_empty() {
         return Err(Failure::wrong(
-            "the file holds no job; give an ImagePullJob or ImageListPullJob",
+            "the file holds no job; give an ImagePullJob, ImageListPullJob or ImagePrePullJob",
         ));
     }
     Ok(jobs)
@@ -122,30 +126,16 @@ fn read<K: DeserializeOwned>(document: &manifest::Document, object: Value) -> Re
     serde_json::from_value(object).map_err(|error| Failure::wrong(format!("{}: {error}", document.place)))
 }
 
-async fn wishes(fleet: &Fleet, jobs: &[ImagePullJob]) -> Result<Wishes, Failure> {
-    let mut wishes = Wishes::default();
-    for job in jobs {
-        let image = ImageRef::parse(&job.spec.image).map_err(|error| Failure::wrong(error.to_string()))?;
-        let objects = fleet.objects_for(job).await?;
-        let found = explain::nodes(job, objects, now()).map_err(|refused| Failure::wrong(refused.to_string()))?;
-        for (node, said) in found.into_iter().filter(|(_, said)| said.state != "NotSelected") {
-            let wish = wishes.nodes.entry(node).or_default();
-            if !wish.images.contains(&image) {
-                wish.images.push(image.clone());
-            }
-            if said.state == "Blocked" {
-                wish.blocked = said.reason;
-            }
-        }
-        wishes.with_login |= !job.spec.template.pull_secrets.is_empty();
-        if !wishes.images.contains(&image) {
-            wishes.images.push(image);
-        }
-    }
-    Ok(wishes)
-}
+const COLUMNS: [Column; 6] = [
+    ("NODE", Narrow::Keep),
+    ("VERDICT", Narrow::Keep),
+    ("TO PULL", Narrow::Keep),
+    ("PRESENT", Narrow::Drop(1)),
+    ("FREE", Narrow::Drop(2)),
+    ("REASON", Narrow::Cut),
+];
 
-fn shown(answer: &Answer, with_login: bool) -> String {
+fn shown(answer: &Answer, complaints: &[String], width: Option<usize>) -> String {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).to_string());
     let row = |row: &Row| {
         vec![
@@ -165,25 +155,21 @@ fn shown(answer: &Answer, with_login: bool) -> String {
         format!("; {} would be pulled", ByteSize(sizes.iter().sum()))
     };
     let fit = answer.nodes.iter().filter(|row| row.verdict == Verdict::Fits).count();
-    let mut words: Vec<&str> = answer
-        .nodes
-        .iter()
-        .map(|row| row.words.as_str())
-        .filter(|words| !words.is_empty())
-        .collect();
-    words.sort_unstable();
-    words.dedup();
-    let words: String = words.iter().flat_map(|words| [*words, "\n"]).collect();
-    let note = if with_login {
-        "The nodes were asked without the job's login: it is sealed to them when the job exists.\n"
-    } else {
-        ""
-    };
-    format!(
-        "{}\nFits on {fit} of {}{to_pull}.\n{words}{note}",
-        table(&["NODE", "VERDICT", "TO PULL", "PRESENT", "FREE", "REASON"], &rows),
+    let said = answer.nodes.iter().map(|row| row.words.as_str());
+    let said: BTreeSet<&str> = said.filter(|words| !words.is_empty()).collect();
+    let mut text = format!(
+        "{}\nFits on {fit} of {}{to_pull}.\n",
+        fitted(&COLUMNS, &rows, width),
         nodes(answer.nodes.len()),
-    )
+    );
+    for sentence in said.into_iter().chain(complaints.iter().map(String::as_str)) {
+        let lines = width.map_or_else(|| vec![sentence.to_owned()], |width| wrap(sentence, width));
+        for line in lines {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    text
 }
 
 fn nodes(count: usize) -> String {
@@ -232,7 +218,7 @@ mod tests {
     fn failing(reason: Reason) -> Row {
         Row {
             verdict: Verdict::Fails,
-            ..Row::unknown("a", Some(reason))
+            ..Row::blocked("a", reason, "")
         }
     }
 
@@ -251,7 +237,7 @@ mod tests {
             images: Vec::new(),
             nodes: vec![failing(Reason::Unreachable)],
         };
-        let text = shown(&answer, false);
+        let text = shown(&answer, &[], None);
         assert!(text.contains("a      Fails     -         -"), "{text}");
         assert!(text.contains("\nFits on 0 of 1 node.\n"), "{text}");
     }

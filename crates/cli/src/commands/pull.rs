@@ -13,13 +13,13 @@ use larder_registry::docker_config::DockerConfig;
 use larder_registry::hosts::Hosts;
 use larder_registry::provider::{ProviderConfig, Providers};
 use larder_registry::{Keyring, Platform, RegistryClient};
-use larder_runtime::detect::detect;
+use larder_runtime::detect::{NotDetected, detect};
 use larder_runtime::layout::LayoutRuntime;
 use larder_runtime::{ImageRuntime, RuntimeError, connect};
 use serde_json::{Value, json};
 
 use self::display::Display;
-use crate::args::Pull;
+use crate::args::{Pull, given};
 use crate::failure::{Failure, chain};
 use crate::output;
 
@@ -83,10 +83,7 @@ async fn runtime(arguments: &Pull) -> Result<Arc<dyn ImageRuntime>, Failure> {
     let endpoint = if let Some(endpoint) = &arguments.runtime_endpoint {
         endpoint.clone()
     } else {
-        let found = detect(root).await.map_err(|nobody| {
-            Failure::unreachable(format!("{nobody}; or keep the images in a folder with --to DIR"))
-        })?;
-        found.endpoint
+        detect(root).await.map_err(|nobody| no_runtime(&nobody))?.endpoint
     };
     let silent = |error: RuntimeError| {
         Failure::unreachable(format!(
@@ -96,6 +93,23 @@ async fn runtime(arguments: &Pull) -> Result<Arc<dyn ImageRuntime>, Failure> {
         ))
     };
     connect(&endpoint, root).await.map_err(silent)
+}
+
+/// Of the usual places those are named at which something is, and does not answer.
+fn no_runtime(nobody: &NotDetected) -> Failure {
+    let silent = nobody.tried.iter().filter(|(_, why)| why != "is not there");
+    let silent: Vec<String> = silent
+        .map(|(endpoint, why)| format!("{} {why}", endpoint.path().display()))
+        .collect();
+    let silent = if silent.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", silent.join("; "))
+    };
+    Failure::unreachable(format!(
+        "no container runtime answers on this machine{silent}; name its socket with --runtime-endpoint, or keep the images in \
+         a folder with --to DIR"
+    ))
 }
 
 fn providers(arguments: &Pull) -> Result<Option<Providers>, Failure> {
@@ -117,8 +131,8 @@ fn providers(arguments: &Pull) -> Result<Option<Providers>, Failure> {
 /// The logins of whoever pulls, where `docker login` and its like put them.
 fn keyring(arguments: &Pull) -> Result<Keyring, Failure> {
     let usual = || {
-        let home = arguments.home.as_ref().map(|home| home.join(".docker"));
-        let folder: Option<PathBuf> = arguments.docker_config.clone().or(home);
+        let home = given(arguments.home.as_ref()).map(|home| home.join(".docker"));
+        let folder: Option<PathBuf> = given(arguments.docker_config.as_ref()).or(home);
         folder
             .map(|folder| folder.join("config.json"))
             .filter(|file| file.exists())
@@ -146,4 +160,38 @@ fn row(image: &str, status: &ImageTagStatus) -> Value {
         "image": image, "phase": status.phase, "digest": status.digest, "bytesTotal": status.bytes_total,
         "bytesDone": status.bytes_done, "attempts": status.attempts, "reason": status.reason, "message": status.message,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_runtime::RuntimeEndpoint;
+
+    #[test]
+    fn only_places_where_something_is_are_named() {
+        let at = |path: &str| RuntimeEndpoint::at(path);
+        let mut nobody = NotDetected {
+            tried: vec![(at("/run/crio.sock"), "is not there".into())],
+        };
+        let advice = "name its socket with --runtime-endpoint, or keep the images in a folder with --to DIR";
+        assert_eq!(
+            no_runtime(&nobody).parts(),
+            (
+                3,
+                Some(&*format!("no container runtime answers on this machine; {advice}"))
+            )
+        );
+        nobody
+            .tried
+            .push((at("/run/containerd.sock"), "Permission denied".into()));
+        assert_eq!(
+            no_runtime(&nobody).parts(),
+            (
+                3,
+                Some(&*format!(
+                    "no container runtime answers on this machine (/run/containerd.sock Permission denied); {advice}"
+                ))
+            )
+        );
+    }
 }

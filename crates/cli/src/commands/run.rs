@@ -13,9 +13,16 @@ use crate::job::Phase;
 use crate::{client, manifest, output};
 
 pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure> {
-    let documents = manifest::read_all(&arguments.filename)?;
-    let client = client::connect(cluster).await?;
-    let jobs = submit::all(&client, &documents).await?;
+    let submission = async {
+        let documents = manifest::read_all(&arguments.filename)?;
+        let client = client::connect(cluster).await?;
+        let jobs = submit::all(&client, &documents).await?;
+        Ok((client, jobs))
+    };
+    let (client, jobs) = tokio::select! {
+        submitted = submission => submitted?,
+        _ = tokio::signal::ctrl_c() => return Err(Failure::interrupted()),
+    };
     if jobs.is_empty() {
         return Err(Failure::wrong(
             "the file holds no job; give an ImagePullJob, ImageListPullJob or ImagePrePullJob",
@@ -27,6 +34,12 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure
         (Format::Table, false) => Detail::Jobs,
     };
     let end = follow::until_finished(&client, &jobs, detail);
+    let end = async {
+        tokio::select! {
+            ended = end => ended,
+            _ = tokio::signal::ctrl_c() => Err(Failure::interrupted_but("interrupted; the jobs go on, see: larder status")),
+        }
+    };
     let finished = match arguments.timeout {
         None => end.await?,
         Some(limit) => tokio::time::timeout(limit, end).await.map_err(|_| {

@@ -3,14 +3,25 @@
 mod nodes;
 
 use larder_model::ByteSize;
+use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{Cluster, Format, Status};
+use self::nodes::Parts;
+use crate::args::{Cluster, Status};
 use crate::failure::Failure;
 use crate::job::JobView;
 use crate::jobs::{self, Job};
-use crate::table::table;
+use crate::table::{Column, Narrow, fitted};
 use crate::{client, output};
+
+/// One job in `-o json`, with what it is made of.
+#[derive(Serialize)]
+struct WithParts<'a> {
+    #[serde(flatten)]
+    view: &'a JobView,
+    #[serde(flatten)]
+    parts: &'a Parts,
+}
 
 pub(crate) async fn run(cluster: &Cluster, arguments: Status) -> Result<(), Failure> {
     let client = client::connect(cluster).await?;
@@ -18,26 +29,47 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Status) -> Result<(), Fail
     let everywhere = arguments.all_namespaces;
     let Some(wanted) = &arguments.job else {
         let views: Vec<JobView> = jobs.iter().map(Job::view).collect();
-        return show(arguments.output, &views, everywhere);
+        return output::value(arguments.output, &json!({ "jobs": views }), || {
+            overview(&views, everywhere, output::width())
+        });
     };
     let job = jobs::find(&jobs, wanted)?;
     let view = job.view();
-    show(arguments.output, std::slice::from_ref(&view), everywhere)?;
-    if arguments.output == Format::Table {
-        if !view.reasons.is_empty() {
-            output::line(&format!("\nReasons: {}", view.reasons_text()));
-        }
-        output::print(&nodes::table_of(&client, &jobs, job).await?);
-    }
-    Ok(())
+    let parts = nodes::parts_of(&client, &jobs, job).await?;
+    let with_parts = WithParts {
+        view: &view,
+        parts: &parts,
+    };
+    output::value(arguments.output, &json!({ "jobs": [with_parts] }), || {
+        one(&view, &parts, everywhere, output::width())
+    })
 }
 
-fn show(format: Format, views: &[JobView], everywhere: bool) -> Result<(), Failure> {
-    output::value(format, &json!({ "jobs": views }), || overview(views, everywhere))
+/// One job in tables.
+fn one(view: &JobView, parts: &Parts, everywhere: bool, width: Option<usize>) -> String {
+    let job = overview(std::slice::from_ref(view), everywhere, width);
+    let reasons = if view.reasons.is_empty() {
+        String::new()
+    } else {
+        format!("\nReasons: {}\n", view.reasons_text())
+    };
+    format!("{job}{reasons}{}", parts.table(width))
 }
+
+const COLUMNS: [Column; 9] = [
+    ("NAMESPACE", Narrow::Keep),
+    ("JOB", Narrow::Keep),
+    ("PHASE", Narrow::Keep),
+    ("DONE", Narrow::Keep),
+    ("ACTIVE", Narrow::Drop(1)),
+    ("FAILED", Narrow::Drop(4)),
+    ("BYTES", Narrow::Drop(3)),
+    ("ETA", Narrow::Drop(2)),
+    ("MESSAGE", Narrow::Cut),
+];
 
 /// With `everywhere`, the namespaces too.
-fn overview(views: &[JobView], everywhere: bool) -> String {
+fn overview(views: &[JobView], everywhere: bool, width: Option<usize>) -> String {
     if views.is_empty() {
         return "There are no jobs.\n".to_owned();
     }
@@ -46,9 +78,8 @@ fn overview(views: &[JobView], everywhere: bool) -> String {
         let rest = [
             view.title(),
             view.phase.as_str().to_owned(),
-            view.desired.to_string(),
+            format!("{}/{}", view.succeeded, view.desired),
             view.active.to_string(),
-            view.succeeded.to_string(),
             view.failed.to_string(),
             bytes(view.bytes_done, view.bytes_total),
             view.eta_seconds
@@ -58,26 +89,15 @@ fn overview(views: &[JobView], everywhere: bool) -> String {
         namespace.into_iter().chain(rest).collect()
     };
     let rows: Vec<Vec<String>> = views.iter().map(row).collect();
-    let heading = [
-        "NAMESPACE",
-        "JOB",
-        "PHASE",
-        "TOTAL",
-        "ACTIVE",
-        "DONE",
-        "FAILED",
-        "BYTES",
-        "ETA",
-        "MESSAGE",
-    ];
-    table(&heading[usize::from(!everywhere)..], &rows)
+    fitted(&COLUMNS[usize::from(!everywhere)..], &rows, width)
 }
 
+/// How many of how many; what is whole is said once.
 fn bytes(done: Option<i64>, total: Option<i64>) -> String {
     let size = |bytes: i64| ByteSize(u64::try_from(bytes).unwrap_or(0)).to_string();
     match (done, total) {
-        (Some(done), Some(total)) => format!("{} / {}", size(done), size(total)),
-        (None, Some(total)) => size(total),
+        (Some(done), Some(total)) if done != total => format!("{} / {}", size(done), size(total)),
+        (_, Some(total)) => size(total),
         (_, None) => "-".to_owned(),
     }
 }
@@ -88,13 +108,12 @@ mod tests {
 
     #[test]
     fn no_jobs_are_said_in_words() {
-        assert_eq!(overview(&[], false), "There are no jobs.\n");
+        assert_eq!(overview(&[], false, None), "There are no jobs.\n");
     }
 
-    #[test]
-    fn namespaces_stand_in_front_where_there_are_several() {
-        let view = JobView {
-            kind: "ImagePullJob",
+    fn view() -> JobView {
+        JobView {
+            kind: "ImageListPullJob",
             name: "web".into(),
             namespace: Some("shop".into()),
             desired: 3,
@@ -106,10 +125,31 @@ mod tests {
             eta_seconds: Some(4),
             message: "job is running, progress 33.3%".into(),
             ..JobView::default()
-        };
-        insta::assert_snapshot!(overview(&[view], true), @r"
-        NAMESPACE   JOB                PHASE     TOTAL   ACTIVE   DONE   FAILED   BYTES               ETA   MESSAGE
-        shop        imagepulljob/web   Running   3       2        1      0        1.0 KiB / 2.0 KiB   4s    job is running, progress 33.3%
+        }
+    }
+
+    #[test]
+    fn namespaces_stand_in_front_where_there_are_several() {
+        insta::assert_snapshot!(overview(&[view()], true, None), @r"
+        NAMESPACE   JOB                    PHASE     DONE   ACTIVE   FAILED   BYTES               ETA   MESSAGE
+        shop        imagelistpulljob/web   Running   1/3    2        0        1.0 KiB / 2.0 KiB   4s    job is running, progress 33.3%
         ");
+    }
+
+    #[test]
+    fn at_80_columns_no_row_is_longer() {
+        insta::assert_snapshot!(overview(&[view()], false, Some(80)), @r"
+        JOB                    PHASE     DONE   FAILED   MESSAGE
+        imagelistpulljob/web   Running   1/3    0        job is running, progress 33.3%
+        ");
+        let long = JobView {
+            name: "a-name-as-long-as-kubernetes-lets-it-be-which-is-sixty-three-xx".into(),
+            ..view()
+        };
+        for everywhere in [false, true] {
+            for line in overview(&[view(), long.clone()], everywhere, Some(80)).lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
     }
 }

@@ -1,15 +1,16 @@
 //! `larder up`: everything on this machine, in one process, until Ctrl-C.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use larder_embedded::{DataFolder, Embedded, Node, Runtime, Settings, StartError};
+use larder_embedded::{DataFolder, DiskError, Embedded, Node, Runtime, Settings, StartError};
 use larder_model::NodeName;
 use larder_telemetry::logs;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::Up;
+use crate::args::{Up, given};
 use crate::failure::{Failure, chain};
 use crate::{demo, output, stop};
 
@@ -28,7 +29,13 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         return Ok(());
     };
     let kubeconfig = embedded.kubeconfig().display().to_string();
-    output::line(&format!("Larder runs on {} with {count} node(s).", embedded.url()));
+    if let Some(port) = embedded.port_taken() {
+        output::line(&format!(
+            "Port {port}, the last one, is taken by another program; copies of the kubeconfig do not work any more."
+        ));
+    }
+    let nodes = if count == 1 { "node" } else { "nodes" };
+    output::line(&format!("Larder runs on {} with {count} {nodes}.", embedded.url()));
     output::line(&format!("Data and larder.log are in {}.", folder.display()));
     output::line("Stop it with Ctrl-C. In another terminal:");
     output::line("");
@@ -55,7 +62,9 @@ pub(crate) async fn start(
     let log_path = data.log_path();
     logs::init_file(log, &arguments.log).map_err(|error| Failure::wrong(error.to_string()))?;
     let settings = Settings {
-        address: arguments.listen,
+        address: arguments
+            .listen
+            .or_else(|| arguments.port.map(|port| (Ipv4Addr::LOCALHOST, port).into())),
         hosts,
         nodes,
     };
@@ -84,7 +93,14 @@ pub(crate) async fn start(
 fn refused(error: &StartError) -> Failure {
     let advice = match error {
         StartError::Listen(_) => "; choose another address with --listen",
-        StartError::Data(_) | StartError::Plane(_) | StartError::Retire(_) | StartError::Node { .. } => "",
+        StartError::Objects { source, .. } if !matches!(source, DiskError::Format(_)) => {
+            "; move the file away to begin anew (jobs are forgotten, images stay), or put back a copy of it"
+        }
+        StartError::Objects { .. }
+        | StartError::Data(_)
+        | StartError::Plane(_)
+        | StartError::Retire(_)
+        | StartError::Node { .. } => "",
     };
     Failure::wrong(format!("{}{advice}", chain(error)))
 }
@@ -105,12 +121,11 @@ fn nodes(count: usize) -> Result<Vec<Node>, Failure> {
 /// The user's data directory, as the desktop standards have it.
 fn data_folder(arguments: &Up) -> Result<PathBuf, Failure> {
     let usual = || {
-        let home = arguments.home.as_ref().map(|home| home.join(".local/share"));
-        let data_home = arguments.data_home.clone();
-        let data_home = data_home.filter(|folder| !folder.as_os_str().is_empty());
+        let home = given(arguments.home.as_ref()).map(|home| home.join(".local/share"));
+        let data_home = given(arguments.data_home.as_ref());
         data_home.or(home).map(|folder| folder.join("larder"))
     };
-    let chosen = arguments.data.clone().or_else(usual);
+    let chosen = given(arguments.data.as_ref()).or_else(usual);
     let chosen = chosen.ok_or_else(|| Failure::wrong("there is no home directory to keep data in; give --data DIR"))?;
     // Others are told where it is, from wherever they are.
     std::path::absolute(&chosen).map_err(|error| Failure::wrong(format!("{}: {error}", chosen.display())))
@@ -123,14 +138,27 @@ mod tests {
     use clap::Parser;
     use rstest::rstest;
 
-    #[rstest]
-    #[case::set("/data", "/data/larder")]
-    #[case::empty_is_unset("", "/home/me/.local/share/larder")]
-    fn data_folders(#[case] data_home: &str, #[case] want: &str) {
-        let typed = ["larder", "up", "--home", "/home/me", "--data-home", data_home];
+    fn folder_for(home: &str, data_home: &str, data: &str) -> Result<PathBuf, Failure> {
+        let typed = ["larder", "up", "--home", home, "--data-home", data_home, "--data", data];
         let Command::Up(arguments) = Arguments::try_parse_from(typed).unwrap().command else {
             panic!("up was typed");
         };
-        assert_eq!(data_folder(&arguments).unwrap(), PathBuf::from(want));
+        data_folder(&arguments)
+    }
+
+    #[rstest]
+    #[case::set("/home/me", "/data", "", "/data/larder")]
+    #[case::empty_is_unset("/home/me", "", "", "/home/me/.local/share/larder")]
+    #[case::named("", "", "/here", "/here")]
+    fn data_folders(#[case] home: &str, #[case] data_home: &str, #[case] data: &str, #[case] want: &str) {
+        assert_eq!(folder_for(home, data_home, data).unwrap(), PathBuf::from(want));
+    }
+
+    #[test]
+    fn without_a_home_somebody_has_to_name_a_folder() {
+        assert_eq!(
+            folder_for("", "", "").unwrap_err().parts(),
+            (2, Some("there is no home directory to keep data in; give --data DIR"))
+        );
     }
 }

@@ -2,16 +2,18 @@
 
 use jiff::Timestamp;
 use kube::Client;
-use larder_api::{ImagePrePullJob, ImagePullJob};
+use larder_api::node_image::ImageTagStatus;
+use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_controller::explain::{self, Explanation};
+use larder_model::{ImageRef, Phase};
 use serde::Serialize;
 
 use crate::args::{Cluster, Why};
 use crate::failure::Failure;
 use crate::fleet::Fleet;
 use crate::jobs::{self, Job};
-use crate::table::table;
-use crate::{client, output};
+use crate::table::{Column, Narrow, fitted};
+use crate::{cause, client, output};
 
 /// The output of `-o json`, on which scripts rely.
 #[derive(Debug, Serialize)]
@@ -36,22 +38,20 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Why) -> Result<(), Failure
     let mut rows = match job {
         Job::Pull(job) => of_pull_jobs(&client, &[job], node).await?,
         Job::List(list) => of_pull_jobs(&client, &jobs::children(&jobs, list), node).await?,
-        Job::PrePull(job) => of_pre_pull_job(job, node),
+        Job::PrePull(job) => of_pre_pull_job(&client, job, node).await?,
     };
     rows.sort_by_key(|row| (rank(&row.state), row.node.clone()));
     let answer = Answer {
         job: job.view().title(),
         nodes: rows,
     };
-    output::value(arguments.output, &answer, || shown(&answer))
+    output::value(arguments.output, &answer, || shown(&answer, output::width()))
 }
 
 async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str>) -> Result<Vec<Row>, Failure> {
     let fleet = Fleet::read(client).await?;
     if let Some(node) = node.filter(|node| !fleet.has_node(node)) {
-        return Err(Failure::wrong(format!(
-            "there is no node {node}; kubectl get nodes lists the ones there are"
-        )));
+        return Err(no_such_node(node));
     }
     let mut rows = Vec::new();
     for job in jobs {
@@ -63,7 +63,10 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
             Some(node) => name == node,
             None => said.state != "NotSelected",
         });
-        rows.extend(asked.map(|(name, said)| row(name, &said, image)));
+        rows.extend(asked.map(|(name, said)| {
+            let cause = fleet.node_image(&name).and_then(|object| cause_of(job, &said, object));
+            row(name, &said, cause, image)
+        }));
     }
     // A node without a NodeImage is in nobody's list.
     if let Some(node) = node.filter(|_| rows.is_empty()) {
@@ -77,25 +80,85 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
     Ok(rows)
 }
 
-fn row(node: String, said: &Explanation, image: Option<&str>) -> Row {
+fn row(node: String, said: &Explanation, cause: Option<String>, image: Option<&str>) -> Row {
+    let explanation = cause::before(cause, &said.sentence);
     Row {
         node,
         state: said.state.to_owned(),
         reason: said.reason.map(|reason| reason.as_str().to_owned()),
-        explanation: image.map_or_else(|| said.sentence.clone(), |image| format!("{image}: {}", said.sentence)),
+        explanation: match image {
+            Some(image) => format!("{image}: {explanation}"),
+            None => explanation,
+        },
     }
 }
 
-/// This kind's status holds its nodes.
-fn of_pre_pull_job(job: &ImagePrePullJob, node: Option<&str>) -> Vec<Row> {
-    let nodes = job.status.iter().flat_map(|status| &status.node_status);
-    let rows = nodes.map(|status| Row {
-        node: status.node_name.clone().unwrap_or_default(),
-        state: status.phase.clone().unwrap_or_default(),
-        reason: None,
-        explanation: status.reason.clone().unwrap_or_default(),
+/// What the node's runtime or registry said to the failure, as long as the node remembers.
+fn cause_of(job: &ImagePullJob, said: &Explanation, node: &NodeImage) -> Option<String> {
+    let reason = said.reason?;
+    let image = ImageRef::parse(&job.spec.image).ok()?;
+    let result = node.result(image.name(), &image.tag_text())?;
+    // A result of another job may have another reason, and its words would explain nothing.
+    let same = result.reason() == Some(reason);
+    cause::cause(result.message.as_deref().filter(|_| same)?, Some(reason))
+}
+
+async fn of_pre_pull_job(client: &Client, job: &ImagePrePullJob, node: Option<&str>) -> Result<Vec<Row>, Failure> {
+    let fleet = Fleet::read(client).await?;
+    let objects = fleet.objects_for_pre_pull(job).await;
+    let found = explain::prepull_nodes(job, objects, now()).map_err(|refused| Failure::bad(refused.to_string()))?;
+    // A job may name a node that does not exist, and is asked about it.
+    let named = found.iter().any(|(name, _)| Some(name.as_str()) == node);
+    if let Some(node) = node.filter(|node| !named && !fleet.has_node(node)) {
+        return Err(no_such_node(node));
+    }
+    let asked = found.into_iter().filter(|(name, said)| match node {
+        Some(node) => name == node,
+        None => said.state != "NotSelected",
     });
-    rows.filter(|row| node.is_none_or(|node| row.node == node)).collect()
+    let say = |(name, said): (String, Explanation)| {
+        let failed = fleet
+            .node_image(&name)
+            .and_then(|object| failed_image(job, &name, object));
+        let reason = said.reason.or(failed.as_ref().and_then(|result| result.reason()));
+        let said = Explanation { reason, ..said };
+        let message = failed.and_then(|result| result.message.as_deref());
+        let cause = message.and_then(|message| cause::cause(message, reason));
+        row(name, &said, cause, None)
+    };
+    let mut rows: Vec<Row> = asked.map(say).collect();
+    // Of a job that is over nothing is known but its own nodes.
+    if let Some(node) = node.filter(|_| rows.is_empty()) {
+        rows.push(Row {
+            node: node.to_owned(),
+            state: "NotSelected".to_owned(),
+            reason: None,
+            explanation: "The job did not select this node.".to_owned(),
+        });
+    }
+    Ok(rows)
+}
+
+/// What a node says of the first image of a job that it could not get, as long as it remembers.
+fn failed_image<'a>(job: &ImagePrePullJob, node: &str, object: &'a NodeImage) -> Option<&'a ImageTagStatus> {
+    let nodes = &job.status.as_ref()?.node_status;
+    let status = nodes.iter().find(|status| status.node_name.as_deref() == Some(node))?;
+    let failed = status
+        .image_status
+        .iter()
+        .filter(|image| image.status.as_deref() == Some("False"));
+    let mut results = failed.filter_map(|image| {
+        let name = image.resolved_image.as_deref().or(image.image.as_deref())?;
+        let image = ImageRef::parse(name).ok()?;
+        object.result(image.name(), &image.tag_text())
+    });
+    results.find(|result| result.phase() == Phase::Failed)
+}
+
+fn no_such_node(node: &str) -> Failure {
+    Failure::wrong(format!(
+        "there is no node {node}; kubectl get nodes lists the ones there are"
+    ))
 }
 
 /// What needs somebody's attention comes first.
@@ -113,7 +176,14 @@ fn rank(state: &str) -> usize {
     order.iter().position(|known| *known == state).unwrap_or(0)
 }
 
-fn shown(answer: &Answer) -> String {
+const COLUMNS: [Column; 4] = [
+    ("NODE", Narrow::Keep),
+    ("STATE", Narrow::Keep),
+    ("REASON", Narrow::Keep),
+    ("EXPLANATION", Narrow::Wrap),
+];
+
+fn shown(answer: &Answer, width: Option<usize>) -> String {
     if answer.nodes.is_empty() {
         return format!(
             "{} has no nodes: its selector matches none, or no controller has looked at it.\n",
@@ -125,7 +195,7 @@ fn shown(answer: &Answer) -> String {
         vec![row.node.clone(), row.state.clone(), reason, row.explanation.clone()]
     };
     let rows: Vec<Vec<String>> = answer.nodes.iter().map(row).collect();
-    table(&["NODE", "STATE", "REASON", "EXPLANATION"], &rows)
+    fitted(&COLUMNS, &rows, width)
 }
 
 #[expect(
@@ -139,12 +209,44 @@ fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_model::Reason;
 
     #[test]
     fn what_needs_attention_comes_first() {
         let mut states = vec!["NotSelected", "Succeeded", "Pulling", "Failed", "Blocked"];
         states.sort_by_key(|state| rank(state));
         assert_eq!(states, ["Failed", "Blocked", "Pulling", "Succeeded", "NotSelected"]);
+    }
+
+    #[test]
+    fn a_failure_is_said_with_its_cause() {
+        let spec = larder_api::ImagePullJobSpec {
+            image: "nginx:1".into(),
+            ..Default::default()
+        };
+        let job = ImagePullJob::new("web", spec);
+        let said = Explanation {
+            state: "Failed",
+            reason: Some(Reason::NotFound),
+            sentence: Reason::NotFound.advice().to_owned(),
+        };
+        let node = |reason: &str| -> NodeImage {
+            let message = format!(
+                "Failed to pull image reference \"nginx:1\": manifest unknown. {}",
+                Reason::NotFound.advice()
+            );
+            serde_json::from_value(serde_json::json!({
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": "a"}, "spec": {},
+                "status": {"imageStatuses": {"nginx": {"tags": [{"tag": "1", "phase": "Failed", "reason": reason, "message": message}]}}},
+            }))
+            .unwrap()
+        };
+        let cause = cause_of(&job, &said, &node("NotFound"));
+        assert_eq!(
+            row("a".into(), &said, cause, None).explanation,
+            format!("Manifest unknown. {}", Reason::NotFound.advice())
+        );
+        assert_eq!(cause_of(&job, &said, &node("Dns")), None, "somebody else's failure");
     }
 
     #[test]

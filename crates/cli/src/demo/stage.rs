@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use kube::Client;
+use larder_api::names::EDGE_NODE_LABEL;
 use larder_embedded::{Node, Runtime};
 use larder_model::NodeName;
 use larder_sample_images::Recipe;
@@ -18,6 +19,13 @@ use crate::manifest::{self, Document};
 /// The registries that the examples name and the demonstration's own stands in for.
 pub(crate) const REGISTRIES: [&str; 2] = ["docker.io", "registry.example"];
 
+/// The registry of a region, for which another one stands in.
+pub(crate) const REGIONAL: [&str; 1] = ["hangzhou.registry.example"];
+
+/// The image of the regions, and its name in the regional registry.
+const TILL: &str = "registry.example/shop/till:v1";
+const TILL_IN_HANGZHOU: &str = "hangzhou.registry.example/shop/till:v1";
+
 /// `tiger:pass1234`, as the registry wants to see it.
 const LOGIN: &str = "dGlnZXI6cGFzczEyMzQ=";
 
@@ -31,6 +39,14 @@ pub(crate) struct Act {
     pub(crate) how: &'static str,
     pub(crate) documents: Vec<Document>,
     pub(crate) ending: Ending,
+    /// Under which names nodes shall have an image afterwards.
+    pub(crate) kept: Vec<Kept>,
+}
+
+/// Under which names a node shall have an image.
+pub(crate) struct Kept {
+    pub(crate) node: &'static str,
+    pub(crate) names: &'static [&'static str],
 }
 
 /// How an example is followed to its end, and which end it should have.
@@ -78,24 +94,47 @@ pub(crate) fn images() -> Vec<Offer> {
         offer("library/ubuntu", "latest", 30, 1, 5 * MIB, None),
         offer("models/large", "v1", 12, 4, 6 * MIB, None),
         offer("team/app", "v1", 40, 2, 4 * MIB, Some(LOGIN)),
+        till(),
     ]
 }
 
-/// Three nodes, two of them of one type.
+/// What the region's own registry has.
+pub(crate) fn regional_images() -> Vec<Offer> {
+    vec![till()]
+}
+
+fn till() -> Offer {
+    Offer {
+        repository: "shop/till",
+        tag: "v1",
+        image: Recipe::random(50, 2, 3 * MIB).build(),
+        login: None,
+    }
+}
+
+/// Three edge nodes, two of them of one type, two of them of one region.
 pub(crate) fn nodes() -> Result<Vec<Node>, Failure> {
-    let node = |(name, kind): (&str, &str)| {
+    let node = |(name, kind, region): (&str, &str, &str)| {
         let name = NodeName::parse(name).map_err(|error| Failure::wrong(error.to_string()))?;
-        let labels = BTreeMap::from([("node-type".to_owned(), kind.to_owned())]);
+        let labels = [("node-type", kind), ("region", region), (EDGE_NODE_LABEL, "")];
+        let labels: BTreeMap<String, String> = labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into_iter()
+            .collect();
         Ok(Node {
             name,
             labels,
             runtime: Runtime::Folder,
         })
     };
-    [("node-1", "xxx"), ("node-2", "xxx"), ("node-3", "yyy")]
-        .map(node)
-        .into_iter()
-        .collect()
+    [
+        ("node-1", "xxx", "beijing"),
+        ("node-2", "xxx", "hangzhou"),
+        ("node-3", "yyy", "hangzhou"),
+    ]
+    .map(node)
+    .into_iter()
+    .collect()
 }
 
 /// The Secrets that the private example names.
@@ -136,6 +175,7 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
                 "../../../../deploy/examples/kruise/imagepulljob-by-name.yaml"
             )),
             ending: complete(2),
+            kept: Vec::new(),
         },
         Act {
             title: "a list by label",
@@ -145,6 +185,7 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
                 "../../../../deploy/examples/kruise/imagelistpulljob-by-label.yaml"
             )),
             ending: complete(2),
+            kept: Vec::new(),
         },
         Act {
             title: "private registry",
@@ -154,6 +195,17 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
                 "../../../../deploy/examples/kruise/imagepulljob-private-registry.yaml"
             )),
             ending: complete(3),
+            kept: Vec::new(),
+        },
+        Act {
+            title: "two regions",
+            says: "KubeEdge's job: a registry for each region, one name on all nodes",
+            how: "deploy/examples/kubeedge/imageprepulljob-by-region.yaml",
+            documents: example(include_str!(
+                "../../../../deploy/examples/kubeedge/imageprepulljob-by-region.yaml"
+            )),
+            ending: complete(3),
+            kept: ["node-1", "node-2", "node-3"].map(till_on).into(),
         },
         Act {
             title: "by digest",
@@ -164,6 +216,7 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
                 json!({ "image": format!("registry.example/models/large@{digest}"), "parallelism": 3 }),
             ),
             ending: complete(3),
+            kept: Vec::new(),
         },
         Act {
             title: "a missing tag",
@@ -175,6 +228,7 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
                 done: 0,
                 reason: Some("NotFound"),
             }),
+            kept: Vec::new(),
         },
         Act {
             title: "by hand, one node",
@@ -185,8 +239,20 @@ pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
                 node: "node-3",
                 image: "ubuntu:latest",
             },
+            kept: Vec::new(),
         },
     ]
+}
+
+fn till_on(node: &'static str) -> Kept {
+    Kept {
+        node,
+        names: if node == "node-1" {
+            &[TILL]
+        } else {
+            &[TILL, TILL_IN_HANGZHOU]
+        },
+    }
 }
 
 fn document(object: Value) -> Document {

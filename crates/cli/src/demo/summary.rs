@@ -22,6 +22,8 @@ pub(crate) struct Outcome {
     pub(crate) expected: Expected,
     pub(crate) views: Vec<JobView>,
     pub(crate) took: Duration,
+    /// The nodes have their images under all names that they should.
+    pub(crate) kept: bool,
 }
 
 impl Outcome {
@@ -50,7 +52,8 @@ impl Outcome {
     /// Phase, counts and reason, as the example should have them.
     fn as_expected(&self) -> bool {
         let Expected { phase, done, reason } = self.expected;
-        self.phase() == phase
+        self.kept
+            && self.phase() == phase
             && self.count(|view| view.succeeded) == done
             && self.reasons() == reason.unwrap_or_default()
     }
@@ -134,6 +137,7 @@ mod tests {
                 ..JobView::default()
             }],
             took: Duration::from_millis(1240),
+            kept: true,
         }
     }
 
@@ -172,6 +176,7 @@ mod tests {
             act: LONGEST,
             views: vec![view(phase)],
             took: Duration::from_mins(1),
+            kept: true,
             expected: RIGHT,
         };
         let text = table(&[widest(Phase::Complete), widest(Phase::Failed)]);
@@ -191,6 +196,15 @@ mod tests {
             failure.parts(),
             (1, Some("1 of 2 examples did not end as they should: a missing tag"))
         );
+    }
+
+    #[test]
+    fn a_name_that_is_missing_is_a_failure() {
+        let missing = Outcome {
+            kept: false,
+            ..outcome(RIGHT)
+        };
+        assert!(verdict(&[missing], Duration::ZERO).is_err());
     }
 
     #[test]

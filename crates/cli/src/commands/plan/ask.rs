@@ -1,6 +1,6 @@
 //! Questions to nodes: dryRun entries in their NodeImages, the answers to them, and taking them back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -9,11 +9,13 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use larder_api::NodeImage;
 use larder_api::contract::{first_version, spec_patch};
-use larder_api::node_image::{ImageTagPullPolicy, ImageTagSpec, NodeImageSpec};
-use larder_model::ImageRef;
+use larder_api::node_image::{ImageTagPullPolicy, ImageTagSpec, NodeImageSpec, SealedCredential};
+use larder_model::{ImageRef, NodeName};
+use larder_seal::{Binding, PublicKey, seal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::purse::Logins;
 use super::verdict::{Answer, Answers};
 use crate::failure::Failure;
 use crate::output;
@@ -30,8 +32,16 @@ const REQUEST: Duration = Duration::from_secs(10);
 /// A question that nobody takes back, because this process was killed, goes this long after its answer.
 const TTL_SECONDS: i32 = 60;
 
+/// One image that a node is asked for.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub(super) image: ImageRef,
+    pub(super) checks: Vec<String>,
+    pub(super) logins: Logins,
+}
+
 /// What each node is asked for.
-type Questions = BTreeMap<String, Vec<ImageRef>>;
+type Questions = BTreeMap<String, Vec<Question>>;
 
 /// From which version on a status answers the question for an image.
 type Versions = Vec<(ImageRef, i64)>;
@@ -46,33 +56,34 @@ pub(super) async fn all(
     let api: Api<NodeImage> = Api::all(client.clone());
     let outcome = ask_and_wait(&api, &questions, limit, stop).await;
     let taken_back: Vec<Result<(), Failure>> = stream::iter(questions)
-        .map(|(node, images)| withdraw_from(api.clone(), node, images))
+        .map(|(node, questions)| withdraw_from(api.clone(), node, questions))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
     let left = taken_back.iter().filter(|ended| ended.is_err()).count();
     if 0 < left {
         output::error(&format!(
-            "the questions to {left} node(s) could not be taken back; they go by themselves within {TTL_SECONDS} s"
+            "the questions to {} could not be taken back; they go by themselves within {TTL_SECONDS} s",
+            super::nodes(left)
         ));
     }
     outcome
 }
 
-async fn withdraw_from(api: Api<NodeImage>, node: String, images: Vec<ImageRef>) -> Result<(), Failure> {
-    change(&api, &node, |_, spec| take_back(spec, &images)).await
+async fn withdraw_from(api: Api<NodeImage>, node: String, questions: Vec<Question>) -> Result<(), Failure> {
+    change(&api, &node, |_, spec| take_back(spec, &questions)).await
 }
 
 /// The questions to one node, unless we were told to stop.
 async fn ask_node(
     api: Api<NodeImage>,
     node: String,
-    images: Vec<ImageRef>,
+    questions: Vec<Question>,
     stop: CancellationToken,
 ) -> Result<(String, Versions), Failure> {
     let mut versions = Vec::new();
     if !stop.is_cancelled() {
-        change(&api, &node, |object, spec| versions = ask(object, spec, &images)).await?;
+        change(&api, &node, |object, spec| versions = ask(object, spec, &questions)).await?;
     }
     Ok((node, versions))
 }
@@ -85,7 +96,7 @@ async fn ask_and_wait(
 ) -> Result<BTreeMap<String, Answers>, Failure> {
     // A write that has begun is finished, so that what is taken back afterwards is all there is.
     let asked: Vec<Result<(String, Versions), Failure>> = stream::iter(questions.clone())
-        .map(|(node, images)| ask_node(api.clone(), node, images, stop.clone()))
+        .map(|(node, questions)| ask_node(api.clone(), node, questions, stop.clone()))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
@@ -108,7 +119,8 @@ async fn wait(
         .default_backoff()
         .touched_objects()
         .boxed();
-    let mut open = asked.len();
+    // A node whose NodeImage went meanwhile was not asked.
+    let mut open = asked.values().filter(|versions| !versions.is_empty()).count();
     while 0 < open {
         let Some(object) = objects.next().await else {
             return Err(Failure::unreachable("the API server ended the watch for good"));
@@ -141,19 +153,25 @@ fn found(object: &NodeImage, versions: &Versions) -> Answers {
 }
 
 /// Puts the questions into a spec. What is ordered already is not asked again: its result is the answer.
-fn ask(object: &NodeImage, spec: &mut NodeImageSpec, images: &[ImageRef]) -> Versions {
-    let question = |image: &ImageRef| {
+fn ask(object: &NodeImage, spec: &mut NodeImageSpec, questions: &[Question]) -> Versions {
+    let mut versions = Vec::new();
+    for question in questions {
+        let image = &question.image;
         let tag = image.tag_text();
         if let Some(entry) = object.entry(image.name(), &tag) {
-            return (image.clone(), entry.version);
+            versions.push((image.clone(), entry.version));
+            continue;
         }
         let version = first_version(object.result(image.name(), &tag));
+        let sealed = sealed_for(object, question);
         let tags = &mut spec.images.entry(image.name().to_owned()).or_default().tags;
         tags.push(ImageTagSpec {
             tag,
             version,
             dry_run: true,
             image_pull_policy: Some("IfNotPresent".to_owned()),
+            checks: question.checks.clone(),
+            credentials: sealed.iter().map(|sealed| sealed.id.clone()).collect(),
             pull_policy: ImageTagPullPolicy {
                 backoff_limit: 0,
                 ttl_seconds_after_finished: TTL_SECONDS,
@@ -161,24 +179,58 @@ fn ask(object: &NodeImage, spec: &mut NodeImageSpec, images: &[ImageRef]) -> Ver
             },
             ..ImageTagSpec::default()
         });
-        (image.clone(), version)
-    };
-    images.iter().map(question).collect()
+        let known = |id: &str| spec.sealed_credentials.iter().any(|known| known.id == id);
+        if let Some(sealed) = sealed.filter(|sealed| !known(&sealed.id)) {
+            spec.sealed_credentials.push(sealed);
+        }
+        versions.push((image.clone(), version));
+    }
+    versions
 }
 
-/// Takes the questions out of a spec. One that a job has claimed meanwhile is an order, and stays.
-fn take_back(spec: &mut NodeImageSpec, images: &[ImageRef]) {
-    for image in images {
+/// The login of a question, for this node alone. A question is nobody's claim: it is bound to the NodeImage itself, as an
+/// entry that is written by hand.
+fn sealed_for(object: &NodeImage, question: &Question) -> Option<SealedCredential> {
+    let logins = &question.logins;
+    let key = object.status.as_ref()?.agent.as_ref()?.public_key.as_deref()?;
+    let key = PublicKey::parse(key).ok().filter(|_| !logins.all.is_empty())?;
+    let (node, uid) = (NodeName::parse(&object.name_any()).ok()?, object.uid()?);
+    let binding = Binding {
+        node: &node,
+        node_image_uid: &uid,
+        image: &question.image,
+        claim_uid: &uid,
+    };
+    let sealed = seal(&key, &binding, &logins.source, &logins.all).ok()?;
+    Some(SealedCredential {
+        id: sealed.id,
+        key: sealed.key,
+        data: sealed.data,
+    })
+}
+
+/// Takes the questions and their logins out of a spec. One that a job has claimed meanwhile is an order, and stays.
+fn take_back(spec: &mut NodeImageSpec, questions: &[Question]) {
+    let mut ours = BTreeSet::new();
+    for Question { image, .. } in questions {
         let Some(wanted) = spec.images.get_mut(image.name()) else {
             continue;
         };
         let tag = image.tag_text();
         let is_question = |entry: &ImageTagSpec| entry.dry_run && entry.owner_references.is_empty() && entry.tag == tag;
-        wanted.tags.retain(|entry| !is_question(entry));
+        let (gone, kept): (Vec<_>, Vec<_>) = wanted.tags.drain(..).partition(is_question);
+        wanted.tags = kept;
+        ours.extend(gone.into_iter().flat_map(|entry| entry.credentials));
         if wanted.tags.is_empty() && wanted.pull_secrets.is_empty() {
             spec.images.remove(image.name());
         }
     }
+    let used = |id: &String| {
+        let mut entries = spec.images.values().flat_map(|image| &image.tags);
+        entries.any(|entry| entry.credentials.contains(id))
+    };
+    ours.retain(|id| !used(id));
+    spec.sealed_credentials.retain(|sealed| !ours.contains(&sealed.id));
 }
 
 /// Changes a spec on top of whatever it is now. A NodeImage that is gone needs no change.
@@ -222,57 +274,4 @@ async fn change(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn node(tags: &serde_json::Value) -> NodeImage {
-        serde_json::from_value(json!({
-            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": "a", "generation": 3},
-            "spec": {"images": {"nginx": {"tags": tags}}},
-            "status": {"imageStatuses": {"nginx": {"tags": [{"tag": "1", "version": 4, "phase": "Succeeded"}]}}},
-        }))
-        .unwrap()
-    }
-
-    fn images(names: &[&str]) -> Vec<ImageRef> {
-        names.iter().map(|name| ImageRef::parse(name).unwrap()).collect()
-    }
-
-    #[test]
-    fn a_question_comes_and_goes_without_a_trace() {
-        let object = node(&json!([{"tag": "2", "version": 7, "pullPolicy": {"ttlSecondsAfterFinished": 1}}]));
-        let mut spec = object.spec.clone();
-        let asked = images(&["nginx:1", "nginx:2", "app:1"]);
-        let versions = ask(&object, &mut spec, &asked);
-        let numbers: Vec<i64> = versions.iter().map(|(_, version)| *version).collect();
-        assert_eq!(numbers, [5, 7, 0], "beyond an old result, as ordered, new");
-        let dry: Vec<bool> = spec.images["nginx"].tags.iter().map(|entry| entry.dry_run).collect();
-        assert_eq!(dry, [false, true], "what is ordered stays an order");
-        take_back(&mut spec, &asked);
-        assert_eq!(spec, object.spec);
-    }
-
-    #[test]
-    fn a_question_that_a_job_claimed_stays() {
-        let claimed = json!([{"tag": "1", "version": 5, "dryRun": true, "pullPolicy": {"ttlSecondsAfterFinished": 1}, "ownerReferences": [{"uid": "u"}]}]);
-        let object = node(&claimed);
-        let mut spec = object.spec.clone();
-        take_back(&mut spec, &images(&["nginx:1"]));
-        assert_eq!(spec, object.spec);
-    }
-
-    #[test]
-    fn an_old_result_is_no_answer() {
-        let object = node(&json!([]));
-        assert!(
-            found(&object, &vec![(images(&["nginx:1"])[0].clone(), 5)])
-                .images
-                .is_empty()
-        );
-        assert_eq!(
-            found(&object, &vec![(images(&["nginx:1"])[0].clone(), 4)]).images.len(),
-            1
-        );
-    }
-}
+mod tests;

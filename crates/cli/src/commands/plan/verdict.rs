@@ -74,15 +74,16 @@ impl Answer {
 }
 
 impl Row {
-    pub(super) fn unknown(node: &str, reason: Option<Reason>) -> Self {
+    /// A node that could not be asked.
+    pub(super) fn blocked(node: &str, reason: Reason, words: &str) -> Self {
         Self {
             node: node.to_owned(),
             verdict: Verdict::Unknown,
             bytes_to_pull: None,
             bytes_present: None,
             bytes_free: None,
-            reason: reason.map(|reason| reason.as_str().to_owned()),
-            words: reason.map(|reason| reason.advice().to_owned()).unwrap_or_default(),
+            reason: Some(reason.as_str().to_owned()),
+            words: words.to_owned(),
         }
     }
 
@@ -92,13 +93,14 @@ impl Row {
     }
 }
 
-/// The row of a node that was asked for this many images. `with_login`: a denial says nothing, the job would bring a login.
-pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, with_login: bool) -> Row {
+/// The row of a node that was asked for this many images. `login_missing`: a denial says nothing, the job would bring a
+/// login that the node was not asked with.
+pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, login_missing: bool) -> Row {
     let Some(answers) = answers.filter(|answers| answers.images.len() == asked) else {
         let free = answers.and_then(|answers| answers.image_fs).map(|(_, free)| free);
         return Row {
             bytes_free: free,
-            ..Row::unknown(node, Some(Reason::Unresponsive))
+            ..Row::blocked(node, Reason::Unresponsive, Reason::Unresponsive.advice())
         };
     };
     let known = || answers.images.iter().filter_map(|answer| answer.bytes);
@@ -122,7 +124,7 @@ pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, with_logi
         .any(|answer| answer.trouble.is_some() && answer.bytes.is_none_or(|(_, total)| total == 0));
     let verdict = match trouble {
         None => Verdict::Fits,
-        Some(Reason::AuthDenied) if with_login => Verdict::Unknown,
+        Some(Reason::AuthDenied) if login_missing => Verdict::Unknown,
         Some(_) => Verdict::Fails,
     };
     Row {
@@ -187,12 +189,12 @@ mod tests {
     #[case::each_fits_but_not_all(&[answer(0, 12 * GIB, None), answer(0, 12 * GIB, None)], false, Verdict::Fails, Some(24 * GIB), Some("CheckFailed"))]
     fn verdicts(
         #[case] images: &[Answer],
-        #[case] with_login: bool,
+        #[case] login_missing: bool,
         #[case] verdict: Verdict,
         #[case] to_pull: Option<u64>,
         #[case] reason: Option<&str>,
     ) {
-        let row = row("a", Some(&answers(images)), images.len(), with_login);
+        let row = row("a", Some(&answers(images)), images.len(), login_missing);
         assert_eq!(
             (row.verdict, row.bytes_to_pull, row.reason.as_deref()),
             (verdict, to_pull, reason)

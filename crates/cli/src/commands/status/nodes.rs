@@ -1,72 +1,91 @@
-//! The nodes of one job, the failed and slow ones first; of a list job, its images.
+//! The nodes of one job, the failed and slow ones first; of a list job, its images. Pure but for the list of NodeImages.
 
 use kube::api::ListParams;
 use kube::{Api, Client};
 use larder_api::contract::{Answer, answer};
-use larder_api::{ImagePullJob, NodeImage};
-use larder_model::ImageRef;
+use larder_api::image_pre_pull_job::NodeTaskStatus;
+use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
+use larder_model::{ImageRef, Reason};
+use serde::Serialize;
 
 use super::bytes;
+use crate::cause::cause;
 use crate::failure::Failure;
 use crate::job::JobView;
 use crate::jobs::{self, Job};
-use crate::table::table;
+use crate::table::{Column, Narrow, fitted};
+
+/// What a job is made of. The names of the variants are keys of `-o json`, on which scripts rely.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Parts {
+    Nodes(Vec<NodeRow>),
+    Images(Vec<ImageRow>),
+}
+
+/// One node of a job. Field names are the output of `-o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeRow {
+    node: String,
+    phase: String,
+    bytes_total: Option<i64>,
+    bytes_done: Option<i64>,
+    attempts: Option<i32>,
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+/// One image of a list job. Field names are the output of `-o json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ImageRow {
+    image: String,
+    job: String,
+    phase: &'static str,
+    desired: i32,
+    succeeded: i32,
+    failed: i32,
+    #[serde(skip)]
+    reasons: String,
+}
 
 /// The nodes of a job, or the images of a list job.
-pub(super) async fn table_of(client: &Client, jobs: &[Job], job: &Job) -> Result<String, Failure> {
+pub(super) async fn parts_of(client: &Client, jobs: &[Job], job: &Job) -> Result<Parts, Failure> {
     match job {
         Job::Pull(job) => {
             let nodes: Api<NodeImage> = Api::all(client.clone());
             let nodes = nodes.list(&ListParams::default()).await;
             let nodes = nodes.map_err(|error| Failure::from_api("reading NodeImages", &error))?;
-            Ok(pull_nodes(job, &nodes.items))
+            Ok(Parts::Nodes(pull_nodes(job, &nodes.items)))
         }
         Job::List(job) => {
-            let rows: Vec<Vec<String>> = jobs::children(jobs, job)
-                .into_iter()
-                .map(|child| (child.spec.image.clone(), JobView::from(child)))
-                .map(|(image, view)| {
-                    let state = view.phase.as_str().to_owned();
-                    let done = format!("{}/{}", view.succeeded, view.desired);
-                    vec![
-                        image,
-                        view.name.clone(),
-                        state,
-                        done,
-                        view.failed.to_string(),
-                        view.reasons_text(),
-                    ]
-                })
-                .collect();
-            Ok(below(&["IMAGE", "JOB", "PHASE", "DONE", "FAILED", "REASONS"], &rows))
-        }
-        Job::PrePull(job) => {
-            let nodes = job
-                .status
-                .as_ref()
-                .map(|status| status.node_status.as_slice())
-                .unwrap_or_default();
-            let row = |node: &larder_api::image_pre_pull_job::NodeTaskStatus| {
-                vec![
-                    node.node_name.clone().unwrap_or_default(),
-                    node.phase.clone().unwrap_or_default(),
-                    node.reason.clone().unwrap_or_default(),
-                ]
+            let row = |child: &ImagePullJob| {
+                let view = JobView::from(child);
+                ImageRow {
+                    image: child.spec.image.clone(),
+                    reasons: view.reasons_text(),
+                    job: view.name,
+                    phase: view.phase.as_str(),
+                    desired: view.desired,
+                    succeeded: view.succeeded,
+                    failed: view.failed,
+                }
             };
-            let rows: Vec<Vec<String>> = nodes.iter().map(row).collect();
-            Ok(below(&["NODE", "PHASE", "REASON"], &rows))
+            Ok(Parts::Images(jobs::children(jobs, job).into_iter().map(row).collect()))
         }
+        Job::PrePull(job) => Ok(Parts::Nodes(pre_pull_nodes(job))),
     }
 }
 
 /// What the NodeImages say of one job, the failed and slow nodes first.
-fn pull_nodes(job: &ImagePullJob, nodes: &[NodeImage]) -> String {
+fn pull_nodes(job: &ImagePullJob, nodes: &[NodeImage]) -> Vec<NodeRow> {
     let Ok(image) = ImageRef::parse(&job.spec.image) else {
-        return String::new();
+        return Vec::new();
     };
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     let tag = image.tag_text();
-    let mut rows: Vec<(u8, Vec<String>)> = Vec::new();
+    let mut rows: Vec<(u8, NodeRow)> = Vec::new();
     for node in nodes {
         let Some(version) = node
             .entry(image.name(), &tag)
@@ -74,89 +93,141 @@ fn pull_nodes(job: &ImagePullJob, nodes: &[NodeImage]) -> String {
         else {
             continue;
         };
-        let result = node.result(image.name(), &tag);
-        let (rank, phase) = match answer(version, result) {
+        let answer = answer(version, node.result(image.name(), &tag));
+        // What an older order came to says nothing about this one.
+        let result = node.result(image.name(), &tag).filter(|_| answer != Answer::Unanswered);
+        let (rank, phase) = match answer {
             Answer::Failed(_) => (0, "Failed"),
             Answer::Pulling => (1, "Pulling"),
             Answer::Waiting(_) => (2, "Waiting"),
             Answer::Unanswered => (3, "Ordered"),
             Answer::Succeeded => (4, "Succeeded"),
         };
-        let said = |text: Option<&String>| text.cloned().unwrap_or_default();
-        rows.push((
-            rank,
-            vec![
-                said(node.metadata.name.as_ref()),
-                phase.to_owned(),
-                bytes(
-                    result.and_then(|result| result.bytes_done),
-                    result.and_then(|result| result.bytes_total),
-                ),
-                result
-                    .and_then(|result| result.attempts)
-                    .map_or_else(|| "-".to_owned(), |attempts| attempts.to_string()),
-                said(result.and_then(|result| result.reason.as_ref())),
-                said(result.and_then(|result| result.message.as_ref())).replace('\n', " "),
-            ],
-        ));
+        let row = NodeRow {
+            node: node.metadata.name.clone().unwrap_or_default(),
+            phase: phase.to_owned(),
+            bytes_total: result.and_then(|result| result.bytes_total),
+            bytes_done: result.and_then(|result| result.bytes_done),
+            attempts: result.and_then(|result| result.attempts),
+            reason: result.and_then(|result| result.reason.clone()),
+            message: result.and_then(|result| result.message.clone()),
+        };
+        rows.push((rank, row));
     }
-    rows.sort();
-    let rows: Vec<Vec<String>> = rows.into_iter().map(|(_, row)| row).collect();
-    below(&["NODE", "PHASE", "BYTES", "TRIES", "REASON", "MESSAGE"], &rows)
+    rows.sort_by(|(rank, row), (other_rank, other)| (rank, &row.node).cmp(&(other_rank, &other.node)));
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// A second table, after an empty line; nothing if it has no rows.
-fn below(heading: &[&str], rows: &[Vec<String>]) -> String {
-    if rows.is_empty() {
-        return String::new();
+/// This kind's status holds its nodes; their reasons are texts.
+fn pre_pull_nodes(job: &ImagePrePullJob) -> Vec<NodeRow> {
+    let rank = |phase: &str| match phase {
+        "Failure" | "Unknown" => 0,
+        "InProgress" => 1,
+        "Successful" => 3,
+        _ => 2,
+    };
+    let row = |node: &NodeTaskStatus| NodeRow {
+        node: node.node_name.clone().unwrap_or_default(),
+        phase: node.phase.clone().unwrap_or_default(),
+        message: Some(said(node)).filter(|text| !text.is_empty()),
+        ..NodeRow::default()
+    };
+    let nodes = job.status.iter().flat_map(|status| &status.node_status);
+    let mut rows: Vec<NodeRow> = nodes.map(row).collect();
+    rows.sort_by(|one, other| (rank(&one.phase), &one.node).cmp(&(rank(&other.phase), &other.node)));
+    rows
+}
+
+/// Why a node failed or waits; of a node that is done, under which other names it pulled.
+fn said(node: &NodeTaskStatus) -> String {
+    if let Some(reason) = node.reason.as_ref().filter(|reason| !reason.is_empty()) {
+        return reason.clone();
     }
-    format!("\n{}", table(heading, rows))
+    let renamed = node.image_status.iter().filter_map(|image| {
+        let resolved = image.resolved_image.as_ref()?;
+        Some(format!("{} pulled as {resolved}", image.image.as_deref()?))
+    });
+    renamed.collect::<Vec<_>>().join(", ")
+}
+
+const NODES: [Column; 6] = [
+    ("NODE", Narrow::Keep),
+    ("PHASE", Narrow::Keep),
+    ("BYTES", Narrow::Drop(2)),
+    ("TRIES", Narrow::Drop(1)),
+    ("REASON", Narrow::Keep),
+    ("MESSAGE", Narrow::Cut),
+];
+
+const PRE_PULL_NODES: [Column; 3] = [
+    ("NODE", Narrow::Keep),
+    ("PHASE", Narrow::Keep),
+    ("MESSAGE", Narrow::Wrap),
+];
+
+const IMAGES: [Column; 6] = [
+    ("IMAGE", Narrow::Keep),
+    ("JOB", Narrow::Drop(1)),
+    ("PHASE", Narrow::Keep),
+    ("DONE", Narrow::Keep),
+    ("FAILED", Narrow::Drop(2)),
+    ("REASONS", Narrow::Cut),
+];
+
+impl Parts {
+    /// A second table, after an empty line; nothing if it has no rows.
+    pub(super) fn table(&self, width: Option<usize>) -> String {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (columns, rows): (&[Column], Vec<Vec<String>>) = match self {
+            Parts::Nodes(rows) if rows.iter().all(NodeRow::is_bare) => (
+                &PRE_PULL_NODES,
+                rows.iter()
+                    .map(|row| vec![row.node.clone(), row.phase.clone(), text(&row.message)])
+                    .collect(),
+            ),
+            Parts::Nodes(rows) => (&NODES, rows.iter().map(NodeRow::cells).collect()),
+            Parts::Images(rows) => (&IMAGES, rows.iter().map(ImageRow::cells).collect()),
+        };
+        if rows.is_empty() {
+            return String::new();
+        }
+        format!("\n{}", fitted(columns, &rows, width))
+    }
+}
+
+impl NodeRow {
+    /// A row of a kind that tells no bytes and no tries.
+    fn is_bare(&self) -> bool {
+        self.bytes_total.is_none() && self.attempts.is_none() && self.reason.is_none()
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let reason = self.reason.as_deref().and_then(|reason| reason.parse::<Reason>().ok());
+        let message = self.message.as_deref().and_then(|message| cause(message, reason));
+        vec![
+            self.node.clone(),
+            self.phase.clone(),
+            bytes(self.bytes_done, self.bytes_total),
+            self.attempts
+                .map_or_else(|| "-".to_owned(), |attempts| attempts.to_string()),
+            self.reason.clone().unwrap_or_default(),
+            message.unwrap_or_default(),
+        ]
+    }
+}
+
+impl ImageRow {
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.image.clone(),
+            self.job.clone(),
+            self.phase.to_owned(),
+            format!("{}/{}", self.succeeded, self.desired),
+            self.failed.to_string(),
+            self.reasons.clone(),
+        ]
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn node(name: &str, status: &serde_json::Value) -> NodeImage {
-        serde_json::from_value(json!({
-            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": name},
-            "spec": {"images": {"nginx": {"tags": [{
-                "tag": "1.9.1", "version": 1, "pullPolicy": {"ttlSecondsAfterFinished": 1},
-                "ownerReferences": [{"uid": "u"}], "claims": [{"uid": "u", "version": 1}]
-            }]}}},
-            "status": {"imageStatuses": {"nginx": {"tags": [status]}}},
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn a_jobs_nodes_with_the_failed_ones_first() {
-        let mut job = ImagePullJob::new(
-            "web",
-            larder_api::ImagePullJobSpec {
-                image: "nginx:1.9.1".into(),
-                ..Default::default()
-            },
-        );
-        job.metadata.uid = Some("u".into());
-        let nodes = [
-            node(
-                "node-1",
-                &json!({"tag": "1.9.1", "version": 1, "phase": "Succeeded", "bytesTotal": 2048, "bytesDone": 2048, "attempts": 1}),
-            ),
-            node(
-                "node-2",
-                &json!({"tag": "1.9.1", "version": 1, "phase": "Failed", "reason": "NotFound", "message": "no such tag", "attempts": 1}),
-            ),
-            node("node-3", &json!({"tag": "1.9.1", "version": 0, "phase": "Succeeded"})),
-        ];
-        insta::assert_snapshot!(pull_nodes(&job, &nodes), @r"
-
-        NODE     PHASE       BYTES               TRIES   REASON     MESSAGE
-        node-2   Failed      -                   1       NotFound   no such tag
-        node-3   Ordered     -                   -
-        node-1   Succeeded   2.0 KiB / 2.0 KiB   1
-        ");
-    }
-}
+mod tests;

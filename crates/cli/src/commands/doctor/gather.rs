@@ -1,0 +1,73 @@
+//! Looks at a cluster. What may not be looked at is a fact too; only a server that does not answer at all is an error.
+
+mod parts;
+mod rights;
+mod surroundings;
+
+use std::time::Duration;
+
+use kube::Client;
+use larder_controller::error_chain::chain;
+use tokio::time::timeout;
+
+use super::facts::{Facts, Seen, Server};
+use crate::failure::Failure;
+
+/// Longest time of one request.
+const REQUEST: Duration = Duration::from_secs(10);
+
+/// Everything that the diagnosis needs.
+pub(super) async fn gather(client: &Client, namespace: &str) -> Result<Facts, Failure> {
+    let server = server(client).await?;
+    let (crds, rivals, nodes, system) = futures::join!(
+        surroundings::crds(client),
+        surroundings::rivals(client),
+        parts::nodes(client),
+        parts::system(client, namespace),
+    );
+    let some_node = nodes.iter().flatten().find(|node| node.has_node_image);
+    let some_node = some_node.map(|node| node.name.clone());
+    let (policy, rights) = futures::join!(
+        surroundings::policy(client, some_node.as_deref()),
+        rights::rights(client, namespace),
+    );
+    Ok(Facts {
+        server,
+        crds,
+        rivals,
+        system,
+        nodes,
+        policy,
+        rights,
+    })
+}
+
+async fn server(client: &Client) -> Result<Server, Failure> {
+    let doing = "asking the API server for its version";
+    let version = timeout(REQUEST, client.apiserver_version()).await;
+    let version = version
+        .map_err(|_| Failure::unreachable(format!("{doing}: it does not answer; check --kubeconfig and --context")))?
+        .map_err(|error| Failure::from_api(doing, &error))?;
+    // Anybody may ask for the version; whether we are let in shows only now.
+    let served = timeout(REQUEST, client.list_core_api_versions()).await;
+    if let Ok(Err(error)) = served {
+        return Err(Failure::from_api(doing, &error));
+    }
+    // Some providers write `28+`.
+    let minor = version.minor.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    Ok(Server {
+        embedded: version.git_version.contains("+larder-"),
+        minor: minor.parse().ok(),
+        version: version.git_version,
+    })
+}
+
+/// One call, with a limit, and its failure in words.
+async fn see<T>(call: impl Future<Output = kube::Result<T>>) -> Seen<T> {
+    match timeout(REQUEST, call).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(kube::Error::Api(status))) => Err(status.message.clone()),
+        Ok(Err(error)) => Err(chain(&error)),
+        Err(_) => Err(format!("no answer within {} s", REQUEST.as_secs())),
+    }
+}
