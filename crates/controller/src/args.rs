@@ -53,6 +53,12 @@ pub struct Args {
           default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub pause: bool,
 
+    /// CloudCore writes in its own name for KubeEdge's edge nodes and is let through (the chart's kubeEdge.identity:
+    /// CloudCore). Any of them can then speak for any other, so no credentials are sealed for nodes with the edge label
+    #[arg(long, env = "LARDER_ACCEPT_CLOUDCORE", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub accept_cloudcore: bool,
+
     /// Which log lines: a level such as info, or target=level pairs with commas between them
     #[arg(long, env = "LARDER_LOG", default_value = LOG, value_name = "FILTER")]
     pub log: String,
@@ -86,6 +92,7 @@ impl Args {
             leader_elect: self.leader_elect,
             gates,
             max_active_pulls: NonZeroUsize::new(self.max_active_pulls),
+            accept_cloudcore: self.accept_cloudcore,
             pause: self.pause,
         };
         Ok((settings, unknown))
@@ -126,12 +133,13 @@ mod tests {
             "--max-active-pulls",
             "40",
             "--pause",
+            "--accept-cloudcore",
             "--feature-gates",
             "ImagePullJobGate=false,KruiseDaemon=true",
         ];
         let (settings, unknown) = parse(&flags).settings("me".into()).unwrap();
         assert_eq!(settings.max_active_pulls.map(NonZeroUsize::get), Some(40));
-        assert!(settings.pause);
+        assert!(settings.pause && settings.accept_cloudcore);
         assert!(!settings.gates.image_pull_jobs);
         assert_eq!(unknown, ["KruiseDaemon"]);
         assert_eq!(super::tests::settings(&["--max-active-pulls=0"]).max_active_pulls, None);

@@ -52,8 +52,12 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         serve_jobs: settings.gates.image_pull_jobs,
     };
     let (sender, sightings) = mpsc::channel(SIGHTINGS);
+    let mut index = Index::new(limits);
+    if settings.accept_cloudcore {
+        index.accept_cloudcore();
+    }
     let core = Core {
-        index: Index::new(limits),
+        index,
         watches: Watches::new(client.clone(), sender),
         writes: Writes::new(client.clone(), metrics.clone()),
         permit,

@@ -28,6 +28,8 @@ mod owners;
 mod pass;
 mod pods;
 mod prepulls;
+#[cfg(test)]
+mod scratch_memory;
 mod secrets;
 #[cfg(test)]
 mod simulation;
@@ -90,6 +92,8 @@ pub(crate) struct Index {
     jobs_synced_at: Timestamp,
     agenda: Agenda,
     pass: Pass,
+    /// CloudCore may write for all edge nodes.
+    accepts_cloudcore: bool,
     /// Slots that all running jobs hold together.
     slots: usize,
     /// Jobs that would hand out more if the whole fleet's limit allowed it.
@@ -115,9 +119,15 @@ impl Index {
             jobs_synced_at: Timestamp::UNIX_EPOCH,
             agenda: Agenda::default(),
             pass: Pass::default(),
+            accepts_cloudcore: false,
             slots: 0,
             starved: BTreeSet::new(),
         }
+    }
+
+    /// From now on nothing is sealed for edge nodes: CloudCore may write in the name of each of them.
+    pub(crate) fn accept_cloudcore(&mut self) {
+        self.accepts_cloudcore = true;
     }
 
     /// Whether everything was seen once, so that decisions rest on the whole picture.

@@ -21,6 +21,8 @@ pub struct Settings {
     pub max_active_pulls: Option<NonZeroUsize>,
     /// Hand out nothing new. What is handed out goes on, and status is written.
     pub pause: bool,
+    /// CloudCore may write for all edge nodes. Nobody can tell then which of them speaks, and none is sent credentials.
+    pub accept_cloudcore: bool,
 }
 
 impl Settings {
@@ -33,6 +35,7 @@ impl Settings {
             gates: FeatureGates::default(),
             max_active_pulls: None,
             pause: false,
+            accept_cloudcore: false,
         }
     }
 }

@@ -38,7 +38,9 @@ fn every_test_that_the_list_of_defects_names_is_there() {
     for row in rows {
         let proof = row.trim_end_matches(" |").rsplit_once(" | ").unwrap().1;
         let named = proof.split('`').skip(1).step_by(2);
-        let tests: Vec<&str> = named.filter(|name| name.contains('_') || *name == "overriders").collect();
+        let tests: Vec<&str> = named
+            .filter(|name| name.contains('_') || *name == "overriders")
+            .collect();
         let same = proof.starts_with("the same here");
         assert!(same || !tests.is_empty(), "nothing shows: {row}");
         let missing: Vec<&&str> = tests.iter().filter(|name| !known.contains(**name)).collect();

@@ -3,8 +3,8 @@
 //!
 //! Whatever happens, the API never shows more nodes at work than the job allows, every node pulls once, and the job ends.
 
-mod prepulls;
 mod days;
+mod prepulls;
 mod world;
 
 use jiff::{SignedDuration, Timestamp};

@@ -115,7 +115,7 @@ impl Index {
         }
         Some(NodeView {
             selected: record.jobs.contains(&job),
-            block: block(running, record),
+            block: block(running, record, object.is_some_and(|object| self.may_seal_for(object))),
             claim,
             heard: object
                 .and_then(|object| object.status.as_ref()?.agent.as_ref()?.last_seen.as_ref())
@@ -157,7 +157,7 @@ fn selects(running: &Running, node: &NodeKey, record: &NodeRecord) -> bool {
 }
 
 /// What keeps a node from taking part in a job with one image.
-fn block(running: &Running, record: &NodeRecord) -> Option<Block> {
+fn block(running: &Running, record: &NodeRecord, may_seal: bool) -> Option<Block> {
     let campaign = running.progress.campaign();
     let image = (campaign.image.name(), campaign.image.tag_text());
     let has_room = || record.has_room_for([image]);
@@ -165,16 +165,17 @@ fn block(running: &Running, record: &NodeRecord) -> Option<Block> {
         record,
         running.progress.started(),
         has_room,
-        !campaign.secrets.is_empty(),
+        (!campaign.secrets.is_empty()).then_some(may_seal),
     )
 }
 
-/// What keeps a node from taking part in a job that started at this moment.
+/// What keeps a node from taking part in a job that started at this moment. `may_seal` is there where it needs credentials,
+/// and says whether it may be sent any.
 pub(super) fn obstacle(
     record: &NodeRecord,
     started: Timestamp,
     has_room: impl FnOnce() -> bool,
-    needs_key: bool,
+    may_seal: Option<bool>,
 ) -> Option<Block> {
     let since = |moment: Option<Timestamp>| moment.unwrap_or(started).max(started);
     let blocked = |reason, moment| {
@@ -197,7 +198,7 @@ pub(super) fn obstacle(
         return blocked(Reason::NodeFull, record.full_since);
     }
     let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
-    if needs_key && key.is_none() {
+    if may_seal.is_some_and(|may_seal| !may_seal || key.is_none()) {
         return blocked(Reason::CredentialsUnreadable, created);
     }
     None

@@ -84,6 +84,8 @@ impl Index {
     /// Takes in what a node says, and what keeps it from taking part.
     fn see(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> Option<NodeView> {
         let record = self.nodes.get(node).map(|record| &**record);
+        let object = record.and_then(NodeRecord::living_image);
+        let may_seal = object.is_some_and(|object| self.may_seal_for(object));
         let known = self.jobs.get_mut(&job)?;
         let JobState::Running(running) = &mut known.state else {
             return None;
@@ -91,7 +93,6 @@ impl Index {
         let selected = running.has_chosen(node);
         let started = running.progress.started();
         let work = running.work.as_deref_mut()?;
-        let object = record.and_then(|record| record.living_image());
         let task = work.tasks.get(node).cloned().filter(|_| selected);
         let report = match &task {
             Some(task) => work.reports.see(node, task, object, &known.uid),
@@ -104,7 +105,7 @@ impl Index {
         work.overdue.set(node, over.filter(|_| open));
         Some(NodeView {
             selected,
-            block: work.block(record, node, task.as_deref(), started, now),
+            block: work.block(record, node, task.as_deref(), may_seal, started, now),
             claim,
             heard: object
                 .and_then(|object| object.status.as_ref()?.agent.as_ref()?.last_seen.as_ref())
@@ -119,6 +120,7 @@ impl Work {
         record: Option<&NodeRecord>,
         node: &NodeKey,
         task: Option<&NodeTask>,
+        may_seal: bool,
         started: Timestamp,
         now: Timestamp,
     ) -> Option<Block> {
@@ -130,7 +132,7 @@ impl Work {
             });
         };
         self.gone.remove(node);
-        let needs_key = !task.secrets().is_empty();
+        let may_seal = (!task.secrets().is_empty()).then_some(may_seal);
         let names = task.references();
         let has_room = || record.has_room_for(names.iter().map(|image| (image.name(), image.tag_text())));
         // A Secret is waited for without end, a node for its time.
@@ -140,6 +142,6 @@ impl Work {
                 since: now,
             })
         };
-        obstacle(record, started, has_room, needs_key).or_else(secret)
+        obstacle(record, started, has_room, may_seal).or_else(secret)
     }
 }

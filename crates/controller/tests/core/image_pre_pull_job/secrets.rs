@@ -199,3 +199,44 @@ async fn a_rotated_secret_is_picked_up_after_a_refusal() {
     let object = stage.node_images().get("a").await.unwrap();
     assert_eq!(passwords(&object, &pair, &uid, "one.example/app:1"), ["new"]);
 }
+
+/// Where CloudCore may write for every edge node, a published key may be anybody's.
+#[tokio::test]
+async fn where_cloudcore_is_accepted_edge_nodes_are_sent_no_credentials() {
+    let stage = Stage::with(|settings| settings.accept_cloudcore = true).await;
+    let (_folder, pair) = key();
+    let fleet = Fleet::new(&stage.client);
+    fleet.publish_key(&pair.public().to_string());
+    edge(&fleet, "edge", Agent::Hangs, "east").await;
+    fleet.add("cloud", Agent::Hangs, json!({})).await;
+    create(&stage, "pull", docker("one.example", "s3cret")).await;
+    let secret = format!("{}/pull", stage.namespace);
+    let template = json!({"images": ["one.example/app:1"], "nodeNames": ["edge"], "imageSecrets": secret});
+    stage.prepull("private", template).await;
+    let job = stage
+        .submit(
+            "cloud",
+            json!({"image": "one.example/app:1", "pullSecrets": ["pull"], "parallelism": 2}),
+        )
+        .await;
+    let status = stage
+        .prepull_becomes("private", "told", |status| {
+            status.progress.reasons.contains_key("CredentialsUnreadable")
+        })
+        .await;
+    assert_eq!(phases(&status), [("edge", "Pending")]);
+    let uid = job.metadata.uid.unwrap();
+    stage
+        .node_becomes("cloud", "given credentials", |object| {
+            passwords(object, &pair, &uid, "one.example/app:1") == ["s3cret"]
+        })
+        .await;
+    let object = stage.node_images().get("edge").await.unwrap();
+    assert!(object.spec.sealed_credentials.is_empty() && object.spec.images.is_empty());
+    stage.prepull("open", json!({"nodeNames": ["edge"]})).await;
+    stage
+        .node_becomes("edge", "asked for what needs none", |object| {
+            object.entry("nginx", "1").is_some()
+        })
+        .await;
+}
