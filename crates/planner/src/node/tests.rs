@@ -376,8 +376,51 @@ fn a_new_version_starts_over_and_keeps_the_last_success() {
     assert_eq!((kept.version, kept.digest.as_deref()), (0, Some("sha256:old")));
 }
 
+/// A second job wants the image while it is being pulled for the first.
 #[test]
-fn a_new_version_gives_up_the_running_pull_of_the_old_one() {
+fn a_running_pull_answers_a_new_version_that_only_wants_the_image_to_be_there() {
+    let mut board = board(2, &[if_not_present(tag("1"))]);
+    let steps = board.decide(at(0), &wall());
+    assert!(matches!(steps[..], [Step::Look { run: 1, .. }]), "{steps:?}");
+    board.looked(1, Found::Absent, at(0), &wall());
+    assert_eq!(pulls(&board.decide(at(0), &wall())), [(2, "1".to_owned())]);
+    board.progress(2, 40, 100);
+    let mut again = if_not_present(tag("1"));
+    again.version = 1;
+    board.orders(entries(&spec(&[again])), None, at(1));
+    assert_eq!(
+        board.decide(at(1), &wall()),
+        [],
+        "the pull is neither given up nor begun again"
+    );
+    let status = shown(&board, "1");
+    assert_eq!(
+        (status.phase(), status.version, status.bytes_done),
+        (Phase::Pulling, Some(1), Some(40))
+    );
+    board.ended(2, pulled("new"), at(2), &wall());
+    let status = shown(&board, "1");
+    assert_eq!(
+        (status.phase(), status.version, status.attempts),
+        (Phase::Succeeded, Some(1), Some(1))
+    );
+}
+
+#[test]
+fn a_running_pull_is_given_up_for_other_credentials() {
+    let mut board = board(2, &[if_not_present(tag("1"))]);
+    board.decide(at(0), &wall());
+    board.looked(1, Found::Absent, at(0), &wall());
+    board.decide(at(0), &wall());
+    let mut again = if_not_present(tag("1"));
+    again.version = 1;
+    again.credentials = vec!["new".into()];
+    board.orders(entries(&spec(&[again])), None, at(1));
+    assert_eq!(board.decide(at(1), &wall())[0], Step::Cancel { run: 2 });
+}
+
+#[test]
+fn a_new_version_that_wants_a_fresh_pull_gives_up_the_running_one() {
     let mut board = board(2, &[tag("1")]);
     board.decide(at(0), &wall());
     let mut again = tag("1");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use larder_api::node_image::{ImageTagStatus, NodeImageStatus};
-use larder_model::{Phase, Reason, Retry};
+use larder_model::{Phase, PullWhen, Reason, Retry};
 
 use super::super::track::{Bytes, Note};
 use super::{Board, Entry, Key, Stage, Track, Trouble};
@@ -20,13 +20,16 @@ impl Board {
     pub fn orders(&mut self, entries: BTreeMap<Key, Entry>, said: Option<&NodeImageStatus>, now: Duration) {
         let mut before = std::mem::take(&mut self.tracks);
         for (key, entry) in &entries {
-            let changed = self
-                .entries
-                .as_ref()
-                .and_then(|known| known.get(key))
-                .is_some_and(|known| known != entry);
+            let known = self.entries.as_ref().and_then(|known| known.get(key));
+            let changed = known.is_some_and(|known| known != entry);
             let track = match before.remove(key) {
                 Some(track) if track.version == entry.version => kept(track, changed, now),
+                Some(track) if known.is_some_and(|known| answers_both(&track, known, entry)) => Track {
+                    version: entry.version,
+                    seen: now,
+                    spent: Duration::ZERO,
+                    ..track
+                },
                 Some(track) => Track {
                     last_succeeded: track.last_succeeded,
                     ..fresh(entry, now)
@@ -55,6 +58,17 @@ impl Board {
             wake(track, now);
         }
     }
+}
+
+/// Whether the pull that runs for the version before will also do for this one: it brings the image there, which is all
+/// that is asked, and it would be begun again in the same way.
+fn answers_both(track: &Track, before: &Entry, now: &Entry) -> bool {
+    let pulls = matches!(track.stage, Stage::Running { .. }) && !before.dry_run && !now.dry_run;
+    let same_way = before.credentials == now.credentials
+        && before.secrets_named == now.secrets_named
+        && before.checks == now.checks
+        && before.alias == now.alias;
+    pulls && now.when == PullWhen::IfNotPresent && same_way
 }
 
 fn fresh(entry: &Entry, now: Duration) -> Track {
