@@ -1,10 +1,22 @@
 //! Carries out what is to be done to the runtime's names.
 
 use larder_model::Reason;
-use larder_planner::node::{Chore, Note};
-use larder_runtime::RuntimeError;
+use larder_planner::node::{Chore, Entry, Note};
+use larder_runtime::{ImageRuntime, RuntimeError};
 
 use crate::slot::RuntimeSlot;
+
+/// Gives an image that is there its second name before anybody hears of it: a pod that starts on the news looks for that
+/// name. What goes wrong here is said by the chore of the same name, which follows.
+pub(crate) async fn name_at_once(runtime: &dyn ImageRuntime, entry: &Entry) {
+    if let (Ok(image), Some(Ok(name))) = (&entry.image, &entry.alias)
+        && name != image
+        && !entry.dry_run
+        && let Err(error) = runtime.alias(image, name).await
+    {
+        tracing::debug!(%image, %name, error = error.text(), "the second name has to wait");
+    }
+}
 
 /// Does it; the error is what the entry's status shall say.
 pub(crate) async fn carry_out(slot: &RuntimeSlot, chore: &Chore) -> Result<(), Note> {

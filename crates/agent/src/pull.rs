@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use crate::checks;
 use crate::credentials::{Credentials, Logins};
+use crate::pin;
 use crate::slot::RuntimeSlot;
 
 /// Moments of the first looks at a pull's bytes; later ones follow every second.
@@ -153,7 +154,11 @@ impl Puller {
         let mut last = None;
         for request in &requests {
             match self.watched(attempt.run, &*runtime, request).await {
-                Ok(pulled) => return pulled_and_there(&*runtime, image, pulled).await,
+                Ok(pulled) => {
+                    let there = pulled_and_there(&*runtime, image, pulled).await?;
+                    pin::name_at_once(&*runtime, entry).await;
+                    return Ok(there);
+                }
                 // The next login may be the right one. Any other trouble is the same for all of them.
                 Err(error) if error.reason() == Reason::AuthDenied => last = Some(error),
                 Err(error) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use larder_model::Reason;
 use larder_planner::node::{Chore, Ended, Found, Image, Key};
+use larder_runtime::RuntimeError;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -18,26 +19,32 @@ use crate::wants::Orders;
 impl Conductor {
     pub(super) fn start_look(&mut self, run: u64, key: &Key) {
         let slot = self.tools.slot.clone();
-        let image = self.board.entry(key).map(|entry| entry.image.clone());
+        let entry = self.board.entry(key).cloned();
         let token = self.token(run);
         let look = async move {
-            let image = match image {
-                Some(Ok(image)) => image,
-                Some(Err(why)) => return Found::Unknown(Reason::InvalidReference, why),
-                None => return Found::Absent,
+            let Some(entry) = entry else {
+                return Found::Absent;
             };
-            let asked = match slot.get(|| format!("look up {image}")).await {
-                Ok(runtime) => runtime.status(&image).await,
-                Err(error) => Err(error),
+            let image = match &entry.image {
+                Ok(image) => image,
+                Err(why) => return Found::Unknown(Reason::InvalidReference, why.clone()),
             };
-            match asked {
-                Ok(Some(there)) => Found::Present(Image {
-                    digest: there.digest_in(&image).map(|digest| digest.to_string()),
-                    id: there.id,
-                    bytes: None,
-                }),
+            let unknown = |error: RuntimeError| Found::Unknown(error.reason(), error.runtime_text());
+            let runtime = match slot.get(|| format!("look up {image}")).await {
+                Ok(runtime) => runtime,
+                Err(error) => return unknown(error),
+            };
+            match runtime.status(image).await {
+                Ok(Some(there)) => {
+                    pin::name_at_once(&*runtime, &entry).await;
+                    Found::Present(Image {
+                        digest: there.digest_in(image).map(|digest| digest.to_string()),
+                        id: there.id,
+                        bytes: None,
+                    })
+                }
                 Ok(None) => Found::Absent,
-                Err(error) => Found::Unknown(error.reason(), error.runtime_text()),
+                Err(error) => unknown(error),
             }
         };
         self.spawn(Job::Run(run), async move {

@@ -247,9 +247,12 @@ async fn pins_and_aliases_follow_the_entry() {
         .await;
     node.until_phase(&wanted, Phase::Succeeded).await;
     let (real, name) = (image("mirror.example/app:1"), image("app:1"));
-    wait_until(SOON, "pin and alias", async || {
-        let calls = fake.calls();
-        calls.contains(&Call::Pin(real.clone())) && calls.contains(&Call::Alias(real.clone(), name.clone()))
+    assert!(
+        fake.calls().contains(&Call::Alias(real.clone(), name.clone())),
+        "pods that start on the news look for the alias"
+    );
+    wait_until(SOON, "the pin", async || {
+        fake.calls().contains(&Call::Pin(real.clone()))
     })
     .await
     .unwrap();
