@@ -28,8 +28,6 @@ mod owners;
 mod pass;
 mod pods;
 mod prepulls;
-#[cfg(test)]
-mod scratch_memory;
 mod secrets;
 #[cfg(test)]
 mod simulation;
