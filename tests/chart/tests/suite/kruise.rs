@@ -1,0 +1,139 @@
+//! The values that OpenKruise's guides tell people to set.
+
+use larder_testkit::{ControlPlane, helm};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::chart::{NAMESPACE, RELEASE, arguments_of, folder, objects, the};
+
+/// Whether the controller may read Secrets.
+fn reads_secrets(objects: &[Value]) -> bool {
+    let role = the(objects, "ClusterRole", "larder-controller");
+    let rules = role["rules"].as_array().unwrap();
+    rules
+        .iter()
+        .any(|rule| rule["resources"].as_array().unwrap().contains(&json!("secrets")))
+}
+
+#[rstest]
+#[case::not_given("", true)]
+#[case::as_the_guide_has_it("ImagePullJobGate=true", true)]
+#[case::off("ImagePullJobGate=false", false)]
+#[case::the_last_word_counts("ImagePullJobGate=false\\,ImagePullJobGate=True", true)]
+#[case::among_others("KruiseDaemon=true\\,ImagePullJobGate=false", false)]
+#[tokio::test]
+async fn the_gate_decides_about_secrets(#[case] gates: &str, #[case] on: bool) {
+    let objects = objects("1.36.0", &[format!("--set=featureGates={gates}")]).await;
+    assert_eq!(reads_secrets(&objects), on);
+    let controller = the(&objects, "Deployment", "larder-controller");
+    let passed_on = format!("--feature-gates={}", gates.replace('\\', ""));
+    assert_eq!(
+        arguments_of(controller).contains(&passed_on.as_str()),
+        !gates.is_empty()
+    );
+}
+
+#[tokio::test]
+async fn the_guides_command_for_credential_plugins() {
+    let arguments = [
+        "--set=installation.createNamespace=false",
+        "--set=daemon.credentialProvider.enable=true",
+        "--set=daemon.credentialProvider.hostPath=/etc/eks/image-credential-provider",
+        "--set=daemon.credentialProvider.configmap=credential-provider-config",
+        "--set=daemon.credentialProvider.awsCredentialsDir=/root/.aws",
+    ];
+    let objects = objects("1.36.0", &arguments.map(str::to_owned)).await;
+    let agents = the(&objects, "DaemonSet", "larder-agent");
+    let arguments = arguments_of(agents);
+    assert!(arguments.contains(&"--image-credential-provider-bin-dir=/etc/eks/image-credential-provider"));
+    assert!(
+        arguments.contains(
+            &"--image-credential-provider-config=/etc/larder/credential-provider/CredentialProviderPlugin.yaml"
+        )
+    );
+    let pod = &agents["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = |name: &str| volumes.iter().find(|volume| volume["name"] == name).unwrap();
+    assert_eq!(
+        volume("provider-plugins")["hostPath"]["path"],
+        "/etc/eks/image-credential-provider"
+    );
+    assert_eq!(
+        volume("provider-config")["configMap"]["name"],
+        "credential-provider-config"
+    );
+    assert_eq!(volume("aws-credentials")["hostPath"]["path"], "/root/.aws");
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    for name in ["provider-plugins", "provider-config", "aws-credentials"] {
+        let mount = mounts.iter().find(|mount| mount["name"] == name).unwrap();
+        assert_eq!(mount["readOnly"], true, "{name}");
+    }
+    let env = pod["containers"][0]["env"].as_array().unwrap();
+    assert!(
+        env.contains(&json!({ "name": "HOME", "value": "/root" })),
+        "plugins look below $HOME"
+    );
+}
+
+#[tokio::test]
+async fn the_kubelets_own_configuration_serves_as_well() {
+    let arguments = [
+        "--set=daemon.credentialProvider.enable=true",
+        "--set=daemon.credentialProvider.hostPath=/opt/plugins",
+        "--set=daemon.credentialProvider.configFile=/etc/kubernetes/providers.yaml",
+    ];
+    let objects = objects("1.36.0", &arguments.map(str::to_owned)).await;
+    let agents = the(&objects, "DaemonSet", "larder-agent");
+    assert!(arguments_of(agents).contains(&"--image-credential-provider-config=/etc/kubernetes/providers.yaml"));
+    let volumes = agents["spec"]["template"]["spec"]["volumes"].to_string();
+    assert!(volumes.contains(r#""path":"/etc/kubernetes""#), "{volumes}");
+}
+
+#[tokio::test]
+async fn another_namespace_than_the_releases() {
+    let arguments = [
+        "--set=installation.namespace=elsewhere",
+        "--set=installation.createNamespace=true",
+    ];
+    let objects = objects("1.36.0", &arguments.map(str::to_owned)).await;
+    the(&objects, "Namespace", "elsewhere");
+    for object in &objects {
+        let namespace = &object["metadata"]["namespace"];
+        assert!(namespace.is_null() || namespace == "elsewhere", "{object}");
+    }
+    let policy = the(&objects, "ValidatingAdmissionPolicy", "larder-agent-own-node");
+    assert!(
+        policy
+            .to_string()
+            .contains("system:serviceaccount:elsewhere:larder-controller")
+    );
+    assert!(!serde_json::to_string(&objects).unwrap().contains("larder-system"));
+}
+
+#[tokio::test]
+async fn warnings_are_in_the_notes() {
+    let plane = ControlPlane::shared(&larder_api::crds()).await.unwrap();
+    let chart = folder();
+    let namespace = format!("--namespace={NAMESPACE}");
+    let arguments = [
+        "install",
+        RELEASE,
+        chart.to_str().unwrap(),
+        &namespace,
+        "--create-namespace",
+        "--dry-run=server",
+        "--set=featureGates=KruiseDaemon=true\\,ImagePullJobGate=false",
+        "--set=installation.roleListGroups={*}",
+    ];
+    let output = helm(plane.kubeconfig(), arguments).await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    for sentence in [
+        "WARNING: Larder does not know the feature gate KruiseDaemon; it is ignored.",
+        "WARNING: the feature gate ImagePullJobGate is off: no job is served.",
+        "WARNING: installation.roleListGroups is not needed and ignored",
+    ] {
+        assert!(said.contains(sentence), "{sentence}\n{complaint}");
+    }
+    assert!(!said.contains("WARNING: the policy"), "this cluster has it");
+}

@@ -1,0 +1,12 @@
+//! The chart, as an operator meets it: rendered for old and new clusters, with each set of values that it ships, applied
+//! to a real API server, fed with wrong values; and what it lets each ServiceAccount do.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::panic, reason = "the same")]
+
+mod apply;
+mod chart;
+mod kruise;
+mod refusals;
+mod render;
+mod rights;

@@ -1,0 +1,243 @@
+//! What comes out of the chart, for old and new clusters and for each set of values.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::chart::{SETS, arguments_of, has, objects, run, set, the};
+
+#[tokio::test]
+async fn every_set_of_values_in_the_folder_is_tested() {
+    let mut found: Vec<String> = std::fs::read_dir(crate::chart::folder().join("values"))
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    found.sort();
+    assert_eq!(found, SETS[1..]);
+}
+
+#[tokio::test]
+async fn the_chart_has_nothing_to_complain_about() {
+    for name in SETS {
+        let mut arguments = set(name);
+        arguments.push("--strict".to_owned());
+        run(&["lint"], &arguments)
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[rstest]
+#[case::before_the_node_claim("1.27.0", false, "flowcontrol.apiserver.k8s.io/v1beta3")]
+#[case::fairness_became_stable("1.29.0", false, "flowcontrol.apiserver.k8s.io/v1")]
+#[case::first_with_the_node_claim("1.30.0", true, "flowcontrol.apiserver.k8s.io/v1")]
+#[case::newest("1.36.0", true, "flowcontrol.apiserver.k8s.io/v1")]
+#[tokio::test]
+async fn each_version_of_kubernetes_gets_what_it_knows(
+    #[case] kubernetes: &str,
+    #[case] policy: bool,
+    #[case] fairness: &str,
+) {
+    for name in SETS {
+        let objects = objects(kubernetes, &set(name)).await;
+        assert_eq!(has(&objects, "ValidatingAdmissionPolicy"), policy, "{name}");
+        assert_eq!(
+            the(&objects, "FlowSchema", "larder-agents")["apiVersion"],
+            fairness,
+            "{name}"
+        );
+        assert!(!has(&objects, "CustomResourceDefinition"), "the hook brings them");
+    }
+}
+
+#[tokio::test]
+async fn older_versions_of_kubernetes_are_refused() {
+    let error = crate::chart::template(&["--kube-version=1.26.0".to_owned()])
+        .await
+        .unwrap_err();
+    assert!(error.contains(">=1.27.0"), "{error}");
+}
+
+#[tokio::test]
+async fn a_container_may_do_nothing_but_its_work() {
+    let objects = objects("1.36.0", &[]).await;
+    let pods = objects.iter().filter_map(|object| match object["kind"].as_str()? {
+        "Deployment" | "DaemonSet" | "Job" => Some((object, &object["spec"]["template"]["spec"])),
+        "Pod" => Some((object, &object["spec"])),
+        _ => None,
+    });
+    let mut count = 0;
+    for (object, pod) in pods {
+        let name = &object["metadata"]["name"];
+        let context = &pod["containers"][0]["securityContext"];
+        assert_eq!(context["readOnlyRootFilesystem"], true, "{name}");
+        assert_eq!(context["allowPrivilegeEscalation"], false, "{name}");
+        assert_eq!(context["capabilities"], json!({ "drop": ["ALL"] }), "{name}");
+        assert_eq!(
+            pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault",
+            "{name}"
+        );
+        if object["kind"] != "DaemonSet" {
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");
+        }
+        assert!(
+            pod["containers"][0]["resources"]["requests"]["memory"].is_string(),
+            "{name}"
+        );
+        count += 1;
+    }
+    assert_eq!(count, 5, "controller, agents, two hooks and a test");
+}
+
+/// Folders of the node that a DaemonSet mounts, with whether they can be written.
+fn host_paths(daemon_set: &Value) -> Vec<(String, bool)> {
+    let pod = &daemon_set["spec"]["template"]["spec"];
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    let volumes = pod["volumes"].as_array().unwrap().iter();
+    let of_the_node = volumes.filter_map(|volume| Some((&volume["name"], volume["hostPath"]["path"].as_str()?)));
+    let mut found: Vec<(String, bool)> = of_the_node
+        .map(|(name, path)| {
+            let mount = mounts.iter().find(|mount| mount["name"] == *name).unwrap();
+            (path.to_owned(), mount["readOnly"] != true)
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[rstest]
+#[case::containerd(
+    "",
+    "/run/containerd/containerd.sock",
+    "/run/containerd",
+    "/var/lib/containerd",
+    "/etc/containerd"
+)]
+#[case::k3s(
+    "k3s",
+    "/run/k3s/containerd/containerd.sock",
+    "/run/k3s/containerd",
+    "/var/lib/rancher/k3s/agent/containerd",
+    "/var/lib/rancher/k3s/agent/etc/containerd"
+)]
+#[case::rke2(
+    "rke2",
+    "/run/k3s/containerd/containerd.sock",
+    "/run/k3s/containerd",
+    "/var/lib/rancher/rke2/agent/containerd",
+    "/var/lib/rancher/rke2/agent/etc/containerd"
+)]
+#[case::k0s("k0s", "/run/k0s/containerd.sock", "/run/k0s", "/var/lib/k0s/containerd", "/etc/k0s")]
+#[case::microk8s(
+    "microk8s",
+    "/var/snap/microk8s/common/run/containerd.sock",
+    "/var/snap/microk8s/common/run",
+    "/var/snap/microk8s/common/var/lib/containerd",
+    "/var/snap/microk8s/current/args"
+)]
+#[case::crio(
+    "crio",
+    "/run/crio/crio.sock",
+    "/run/crio",
+    "/var/lib/containers/storage",
+    "/etc/containers"
+)]
+#[tokio::test]
+async fn agents_see_the_runtime_and_no_more_of_the_node(
+    #[case] name: &str,
+    #[case] socket: &str,
+    #[case] socket_folder: &str,
+    #[case] images: &str,
+    #[case] settings: &str,
+) {
+    let objects = objects("1.36.0", &set(name)).await;
+    let agents = the(&objects, "DaemonSet", "larder-agent");
+    let endpoint = format!("--runtime-endpoint=unix:///host{socket}");
+    assert!(
+        arguments_of(agents).contains(&endpoint.as_str()),
+        "{:?}",
+        arguments_of(agents)
+    );
+    let mut wanted = vec![
+        (socket_folder.to_owned(), true),
+        ("/var/lib/larder-agent".to_owned(), true),
+        (images.to_owned(), false),
+        (settings.to_owned(), false),
+    ];
+    wanted.sort();
+    assert_eq!(host_paths(agents), wanted);
+}
+
+#[tokio::test]
+async fn edge_nodes_have_agents_of_their_own_that_ask_metaserver() {
+    let objects = objects("1.36.0", &set("kubeedge")).await;
+    let edge = the(&objects, "DaemonSet", "larder-agent-edge");
+    let pod = &edge["spec"]["template"]["spec"];
+    assert!(arguments_of(edge).contains(&"--server=http://127.0.0.1:10550"));
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(pod["hostNetwork"], true);
+    assert_eq!(pod["nodeSelector"]["node-role.kubernetes.io/edge"], "");
+    let cloud = the(&objects, "DaemonSet", "larder-agent");
+    let affinity = cloud["spec"]["template"]["spec"]["affinity"].to_string();
+    assert!(
+        affinity.contains(r#"{"key":"node-role.kubernetes.io/edge","operator":"NotIn","values":[""]}"#),
+        "{affinity}"
+    );
+    the(&objects, "ClusterRoleBinding", "larder-agent-edge-nodes");
+}
+
+#[tokio::test]
+async fn proxy_and_certificates_reach_the_agents() {
+    let arguments = [
+        "--set=proxy.https=http://proxy:3128",
+        "--set=proxy.noProxy=10.0.0.0/8\\,.svc",
+        "--set-string=extraCA.pem=-----BEGIN CERTIFICATE-----",
+    ];
+    let objects = objects("1.36.0", &arguments.map(str::to_owned)).await;
+    let pod = &the(&objects, "DaemonSet", "larder-agent")["spec"]["template"]["spec"];
+    let env = pod["containers"][0]["env"].as_array().unwrap();
+    let value = |name: &str| {
+        env.iter()
+            .find(|one| one["name"] == name)
+            .map(|one| one["value"].clone())
+    };
+    assert_eq!(value("HTTPS_PROXY"), Some(json!("http://proxy:3128")));
+    assert_eq!(value("NO_PROXY"), Some(json!("10.0.0.0/8,.svc")));
+    assert_eq!(value("HTTP_PROXY"), None);
+    assert_eq!(value("SSL_CERT_DIR"), Some(json!("/etc/larder/ca")));
+    let authorities = the(&objects, "ConfigMap", "larder-extra-ca");
+    assert_eq!(authorities["data"]["extra-ca.pem"], "-----BEGIN CERTIFICATE-----\n");
+}
+
+#[tokio::test]
+async fn what_is_optional_comes_when_asked_for() {
+    let none = objects("1.36.0", &[]).await;
+    for kind in ["PodMonitor", "ServiceMonitor", "NetworkPolicy", "Namespace"] {
+        assert!(!has(&none, kind), "{kind}");
+    }
+    let arguments = [
+        "--set=monitoring.podMonitor.enabled=true",
+        "--set=monitoring.serviceMonitor.enabled=true",
+        "--set=networkPolicy.enabled=true",
+        "--set=agent.hostNetwork=false",
+        "--set=installation.createNamespace=true",
+        "--set=priorityClass.create=false",
+        "--set=flowControl.enabled=false",
+        "--set=crds.install=false",
+        "--set=uninstall.cleanUp=false",
+        "--set=rbac.aggregate=false",
+        "--set=controller.podDisruptionBudget.enabled=false",
+    ];
+    let all = objects("1.36.0", &arguments.map(str::to_owned)).await;
+    for name in ["larder-controller", "larder-agent"] {
+        the(&all, "PodMonitor", name);
+        the(&all, "ServiceMonitor", name);
+        the(&all, "NetworkPolicy", name);
+    }
+    the(&all, "Namespace", "larder-system");
+    for kind in ["PriorityClass", "FlowSchema", "Job", "PodDisruptionBudget"] {
+        assert!(!has(&all, kind), "{kind}");
+    }
+    for gone in ["larder-installer", "larder-uninstaller", "larder-view", "larder-edit"] {
+        assert!(!all.iter().any(|object| object["metadata"]["name"] == gone), "{gone}");
+    }
+}
