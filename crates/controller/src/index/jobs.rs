@@ -147,6 +147,11 @@ impl JobRecord {
         (leaving || !self.finalizer_taken) && self.object.foreign_finalizer().is_some()
     }
 
+    /// Takes in what became of that finalizer in a write.
+    pub(super) fn note_finalizer(&mut self, written: &JobObject) {
+        self.finalizer_taken |= self.object.foreign_finalizer().is_some() && written.foreign_finalizer().is_none();
+    }
+
     /// Uid of the list job that it belongs to.
     pub(super) fn parent(&self) -> Option<&str> {
         let owners = self.object.pull()?.metadata.owner_references.iter().flatten();

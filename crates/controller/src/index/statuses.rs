@@ -61,7 +61,6 @@ impl Index {
             return None;
         }
         if record.has_foreign_finalizer() {
-            record.finalizer_taken = true;
             return record.object.finalizer_patch().map(ObjectAction::Patch);
         }
         let status = status_of(record, now);
@@ -104,11 +103,13 @@ impl Index {
             ObjectAnswer::Job(object) => {
                 let object = JobObject::Pull(object);
                 record.desk.succeeded(object.desired(), now);
+                record.note_finalizer(&object);
                 self.take_in_job(object, true, now);
             }
             ObjectAnswer::PrePull(object) => {
                 let object = JobObject::PrePull(object);
                 record.desk.succeeded(object.desired(), now);
+                record.note_finalizer(&object);
                 self.take_in_job(object, true, now);
             }
             ObjectAnswer::List(_) | ObjectAnswer::ChildGone(_) => record.desk.under_way = false,
