@@ -34,18 +34,21 @@ pub(crate) async fn measure(access: &Access, registry: &Registry, containerd: &C
     node.order(&[]).await;
 }
 
-/// The most that the process has while it is watched: all of it, and what it shares with nobody. The rest are pages of
-/// the program file, which the kernel can drop and read again.
+/// The most that the process has while it is watched: all of it, its share of what several processes have, and what it
+/// has written itself. The rest are pages of the program file, which the kernel can drop and read again.
 async fn rows(when: &str, pid: u32) {
     let end = Instant::now() + WATCHED;
-    let (mut all, mut private) = (0, 0);
+    let (mut all, mut share, mut private) = (0, 0, 0);
     while Instant::now() < end {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         all = all.max(kilobytes(&status, "VmRSS:"));
         private = private.max(kilobytes(&status, "RssAnon:"));
+        let shares = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+        share = share.max(kilobytes(&shares, "Pss:"));
         sleep(Duration::from_millis(100)).await;
     }
     println!("| resident memory, {when} | {} MB | | |", megabytes(all));
+    println!("| its proportional share (PSS), {when} | {} MB | | |", megabytes(share));
     println!("| of that private | {} MB | | |", megabytes(private));
 }
 
