@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
+use larder_api::node_image::ImageTagStatus;
 use larder_e2e::{Cluster, SOON};
 use larder_testkit::image::Recipe;
 use larder_testkit::{Auth, Link, Pushed, Registry, Throttle, wait_for, wait_until};
@@ -202,20 +203,28 @@ async fn a_namespace_that_is_deleted_takes_its_running_jobs_along() {
     };
     let spec = json!({ "image": reference("stuck"), "parallelism": 2 });
     cluster.apply(&job("ImagePullJob", "stuck", spec)).await;
-    let spec = json!({ "image": reference("stuck"), "completionPolicy": { "type": "Never" } });
+    let spec = json!({ "image": reference("stuck"), "parallelism": 2, "completionPolicy": { "type": "Never" } });
     cluster.apply(&job("ImagePullJob", "stays", spec)).await;
     let spec = json!({ "images": [reference("listed")], "parallelism": 2 });
     cluster.apply(&job("ImageListPullJob", "list", spec)).await;
-    let orders = async |node: &str| cluster.node_image(node).await.spec.images.len();
+    let stuck = format!("{}/fault/stuck", line.host());
     for node in &cluster.nodes {
-        wait_until(SOON, "both orders on each node", async || orders(&node.name).await == 2)
-            .await
-            .unwrap();
-        wait_until(SOON, "pulls under way", async || {
-            0 < node.containerd.pulls(&reference("stuck"))
+        wait_for(SOON, "both orders, and both jobs on the first", async || {
+            let object = cluster.node_image(&node.name).await;
+            let taken_up = object.entry(&stuck, "v1").is_some_and(|entry| {
+                let version = object.result(&stuck, "v1").map(ImageTagStatus::version);
+                entry.owner_references.len() == 2 && version == Some(entry.version)
+            });
+            if taken_up && object.spec.images.len() == 2 {
+                Ok(())
+            } else {
+                Err(format!("{object:?}"))
+            }
         })
         .await
         .unwrap();
+        let pulls = node.containerd.pulls(&reference("stuck"));
+        assert_eq!(pulls, 1, "the pull that runs is for both jobs");
     }
 
     cluster
