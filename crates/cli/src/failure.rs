@@ -135,7 +135,7 @@ pub(crate) fn first_line(text: &str) -> String {
         .map(str::trim)
         .find(|line| !line.is_empty())
         .unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+    line.strip_prefix("error: ").unwrap_or(line).replace(": error: ", ": ")
 }
 
 /// What is really wrong: clients wrap it in words about themselves.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use larder_api::names::EDGE_NODE_LABEL;
 use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_controller::explain::Objects;
 use larder_planner::NodeKey;
@@ -71,6 +72,12 @@ impl Fleet {
         let mut choice = nodes::choose(&plan.nodes, &candidates, plan.waits_for_nodes(), &Before::default())?;
         let tasks = plan.tasks(&mut choice, &candidates);
         Ok((choice, tasks))
+    }
+
+    /// Whether a node is one of KubeEdge's.
+    pub(crate) fn is_edge(&self, name: &str) -> bool {
+        let node = self.nodes.iter().find(|node| node.name_any() == name);
+        node.is_some_and(|node| node.labels().contains_key(EDGE_NODE_LABEL))
     }
 
     /// Whether Kubernetes calls a node ready.

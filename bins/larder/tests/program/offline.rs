@@ -43,11 +43,27 @@ async fn every_fault_has_its_line() {
         "apiVersion: apps.kruise.io/v1beta1\nkind: ImagePullJob\nmetadata: {name: a}\nspec:\n  parallelism: many\n  colour: blue\n---\n\
          apiVersion: apps.kruise.io/v9\nkind: ImagePullJob\nmetadata: {name: b}\n---\n\
          apiVersion: v1\nkind: Secret\nmetadata: {name: c}\n---\n\
-         apiVersion: operations.kubeedge.io/v1alpha2\nkind: ImagePrePullJob\nmetadata: {name: d}\nspec: {}\n",
+         apiVersion: operations.kubeedge.io/v1alpha2\nkind: ImagePrePullJob\nmetadata: {name: d}\nspec: {}\n---\n\
+         apiVersion: apps.kruise.io/v1beta1\nkind: ImagePullJob\nspec: {image: nginx}\n",
     );
     let ended = larder.run(&["lint", "faulty.yaml"]).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""));
     insta::assert_snapshot!(ended.stdout);
+}
+
+#[tokio::test]
+async fn a_folder_and_a_key_that_stands_twice_are_said() {
+    let larder = Larder::new();
+    std::fs::create_dir(larder.home.path().join("jobs")).unwrap();
+    assert_eq!(
+        larder.run(&["lint", "jobs"]).await.badly(2),
+        "jobs is a folder; name the files in it, as in jobs/*.yaml"
+    );
+    larder.write("twice.yaml", "kind: A\nkind: B\n");
+    assert_eq!(
+        larder.run(&["lint", "twice.yaml"]).await.badly(2),
+        "twice.yaml is not YAML: line 2 column 1: duplicate mapping key: kind; keep one of them"
+    );
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use larder_localplane::{Config, Localplane};
 use larder_model::ImageRef;
 use larder_planner::prepull::PrePull;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::args::Lint;
 use crate::failure::{Failure, chain};
@@ -57,6 +57,9 @@ async fn check(
         )]);
     };
     let mut object = document.object.clone();
+    if object["metadata"].is_null() {
+        object["metadata"] = json!({});
+    }
     // Which namespaces exist is the cluster's business.
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("namespace");
@@ -163,7 +166,6 @@ fn collection(crds: &[CustomResourceDefinition], api_version: &str, kind: &str) 
 mod tests {
     use super::*;
     use rstest::rstest;
-    use serde_json::json;
 
     fn pre_pull(images: &Value) -> Value {
         json!({

@@ -3,6 +3,7 @@
 
 mod ask;
 mod purse;
+mod trust;
 mod verdict;
 mod wishes;
 
@@ -10,6 +11,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kube::Client;
+use larder_access::POLICY;
 use larder_api::ImageListPullJob;
 use larder_controller::explain;
 use larder_model::{ByteSize, Reason};
@@ -44,22 +46,23 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         let fleet = Fleet::read(&client).await?;
         let wishes = Wishes::of(&fleet, &jobs, now()).await?;
         let purse = Purse::open(&client, wishes.secrets()).await;
-        Ok((wishes, purse, client))
+        let untrusted = untrusted(&client, &fleet, &wishes).await;
+        Ok((wishes, purse, untrusted, client))
     };
-    let (wishes, purse, client) = tokio::select! {
+    let (wishes, purse, untrusted, client) = tokio::select! {
         prepared = preparation => prepared?,
         () = stop.cancelled() => return Err(Failure::interrupted()),
     };
     if wishes.nodes.is_empty() {
         return Err(Failure::bad("the job selects no node; check its selector"));
     }
-    let questions = wishes
+    let asked = wishes
         .nodes
         .iter()
         .filter(|(_, wish)| wish.blocked.is_none())
-        .map(|(node, wish)| (node.clone(), questions(wish, &purse)))
+        .map(|(node, wish)| (node.clone(), questions(wish, &purse, untrusted.contains(node))))
         .collect();
-    let answers = ask::all(&client, questions, arguments.timeout, &stop).await?;
+    let answers = ask::all(&client, asked, arguments.timeout, &stop).await?;
     if stop.is_cancelled() {
         return Err(Failure::interrupted());
     }
@@ -67,7 +70,10 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         if let Some(blocked) = &wish.blocked {
             return Row::blocked(node, blocked.reason, &blocked.words);
         }
-        let login_missing = questions_lack_login(wish, &purse);
+        let untrusted = untrusted.contains(node);
+        let login_missing = questions(wish, &purse, untrusted)
+            .iter()
+            .any(|asked| asked.logins.incomplete);
         verdict::row(node, answers.get(node), wish.images.len(), login_missing)
     };
     let rows: Vec<Row> = wishes.nodes.iter().map(row).collect();
@@ -75,26 +81,48 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         images: wishes.images.iter().map(ToString::to_string).collect(),
         nodes: rows,
     };
-    let complaints = purse.complaints();
+    let mut complaints = purse.complaints();
+    if !untrusted.is_empty() {
+        complaints.push(format!(
+            "{} asked without the job's login: the policy {POLICY} lets CloudCore publish their keys.",
+            if untrusted.len() == 1 {
+                "1 edge node was".to_owned()
+            } else {
+                format!("{} edge nodes were", untrusted.len())
+            }
+        ));
+    }
     output::value(arguments.output, &answer, || {
         shown(&answer, &complaints, output::width())
     })?;
     outcome(&answer.nodes, arguments.timeout.as_secs())
 }
 
-fn questions(wish: &Wish, purse: &Purse) -> Vec<Question> {
-    let question = |wanted: &wishes::Wanted| Question {
-        image: wanted.image.clone(),
-        checks: wanted.checks.clone(),
-        logins: purse.for_image(&wanted.image, &wanted.secrets),
+/// What a node is asked. One that is not trusted gets no login.
+fn questions(wish: &Wish, purse: &Purse, untrusted: bool) -> Vec<Question> {
+    let question = |wanted: &wishes::Wanted| {
+        let logins = purse.for_image(&wanted.image, &wanted.secrets);
+        Question {
+            image: wanted.image.clone(),
+            checks: wanted.checks.clone(),
+            logins: if untrusted { logins.withheld() } else { logins },
+        }
     };
     wish.images.iter().map(question).collect()
 }
 
-/// Whether the job would bring a login to this node that it was not asked with.
-fn questions_lack_login(wish: &Wish, purse: &Purse) -> bool {
-    let lacks = |wanted: &wishes::Wanted| purse.for_image(&wanted.image, &wanted.secrets).incomplete;
-    wish.images.iter().any(lacks)
+/// The nodes that no login is sealed to.
+async fn untrusted(client: &Client, fleet: &Fleet, wishes: &Wishes) -> BTreeSet<String> {
+    let needs_login = |wish: &Wish| wish.images.iter().any(|wanted| !wanted.secrets.is_empty());
+    let asked = wishes
+        .nodes
+        .iter()
+        .filter(|(node, wish)| needs_login(wish) && fleet.is_edge(node));
+    let edge: BTreeSet<String> = asked.map(|(node, _)| node.clone()).collect();
+    if edge.is_empty() || trust::in_edge_nodes(client).await {
+        return BTreeSet::new();
+    }
+    edge
 }
 
 /// The jobs that the documents come to, as the API server would store them.

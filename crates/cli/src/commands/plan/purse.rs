@@ -44,6 +44,16 @@ pub(super) struct Logins {
     pub(super) incomplete: bool,
 }
 
+impl Logins {
+    /// The same, for somebody who may not have them.
+    pub(super) fn withheld(self) -> Self {
+        Self {
+            incomplete: self.incomplete || !self.all.is_empty(),
+            ..Self::default()
+        }
+    }
+}
+
 impl Purse {
     /// Reads these Secrets, once each. One that cannot be read does not stop the others.
     pub(super) async fn open(client: &Client, names: BTreeSet<SecretRef>) -> Self {
@@ -160,6 +170,8 @@ pub(super) mod tests {
         let found = purse.for_image(&ImageRef::parse("registry.example/a:1").unwrap(), &names());
         assert_eq!((found.all.len(), found.source.as_str()), (1, "u@7"));
         assert!(!found.incomplete);
+        let withheld = found.withheld();
+        assert!(withheld.all.is_empty() && withheld.incomplete);
         let other = purse.for_image(&ImageRef::parse("nginx:1").unwrap(), &names());
         assert!(other.all.is_empty());
         assert!(purse.complaints().is_empty());
