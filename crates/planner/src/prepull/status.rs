@@ -17,6 +17,7 @@ use super::nodes::{Choice, Chosen};
 use super::reports::Reports;
 use super::secret::SecretRef;
 use super::shed::{BUDGET, Details, fit};
+use super::task::NodeTask;
 use super::verdict::{Verdict, verdict};
 use super::words::{Event, JobPhase, NodePhase, State};
 use crate::campaign::whole_seconds;
@@ -131,9 +132,29 @@ impl Run<'_> {
                 timeout: self.plan.timeout(),
                 details,
             });
-            Line::of(name, standing(name), work)
+            let mut line = Line::of(name, standing(name), work);
+            if line.phase == NodePhase::Failure && line.why == Some(Reason::SecretMissing) {
+                line.reason = self.tasks.get(name).and_then(|task| self.lacking(task)).or(line.reason);
+            }
+            line
         };
         (self.choice.nodes.iter().map(line).collect(), details)
+    }
+
+    /// The Secrets that a node waited for in vain, by name: they stand in any namespace.
+    fn lacking(self, task: &NodeTask) -> Option<String> {
+        let unusable =
+            |secret: &&SecretRef| self.missing_secrets.contains(*secret) || self.unreadable_secrets.contains(*secret);
+        let names: Vec<String> = task
+            .secrets()
+            .into_iter()
+            .filter(unusable)
+            .map(ToString::to_string)
+            .collect();
+        (!names.is_empty()).then(|| {
+            let names = names.join(", ");
+            format!("these pull secrets did not exist in time, or held no docker configuration: {names}")
+        })
     }
 
     fn condition_reason(self, progress: &Progress) -> &'static str {

@@ -149,6 +149,19 @@ fn a_region_whose_secret_is_missing_does_not_hold_up_the_others() {
 }
 
 #[test]
+fn a_node_that_waited_for_a_secret_until_the_deadline_names_it() {
+    let template = json!({"imageSecrets": "team/login", "activeDeadlineSeconds": 60});
+    let mut fleet = fleet(&template, &["a"]);
+    let login = crate::prepull::SecretRef::parse("team/login").unwrap();
+    fleet.missing_secrets.insert(login);
+    assert_eq!(fleet.step(0), [""; 0]);
+    let status = fleet.status(60);
+    assert_eq!(phases(&status), ["Failure"]);
+    let reason = status.node_status[0].reason.as_deref().unwrap();
+    assert!(reason.ends_with(": team/login"), "{reason}");
+}
+
+#[test]
 fn times_and_transitions_move_only_with_what_they_are_about() {
     let mut fleet = fleet(&json!({}), &["a", "b"]);
     let first = fleet.status(0);
