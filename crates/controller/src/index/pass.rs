@@ -38,8 +38,12 @@ impl Index {
             self.reselect_node(node, now);
             self.agenda.node(node);
         }
-        jobs.iter().for_each(|job| self.agenda.job(*job));
-        lists.iter().for_each(|list| self.agenda.list(list));
+        for job in &jobs {
+            self.agenda.job(*job);
+        }
+        for list in &lists {
+            self.agenda.list(list);
+        }
     }
 
     /// Slices of a whole pass.
