@@ -57,6 +57,11 @@ impl EdgeSite {
         site
     }
 
+    /// The name of its namespace.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The same program, on the site.
     pub fn inside(&self, program: Program) -> Program {
         let mut args = vec![format!("--net=/run/netns/{}", self.name), "--".to_owned()];

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::panic, reason = "the same")]
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
 use larder_api::node_image::ImageTagStatus;
 use larder_e2e::kubeedge::{phases, text};
 use larder_e2e::{Cluster, EdgeSite, SOON, StatusHistory};
@@ -200,4 +203,50 @@ async fn the_line_flaps() {
         arrived(2 * part).await;
     }
     scene.ended_well(&history).await;
+}
+
+/// Set in the second process, which is this same test and is killed by the first.
+const VICTIM: &str = "LARDER_E2E_VICTIM";
+
+fn names_of(kind: &[&str]) -> String {
+    let output = Command::new("/bin/ip").args(kind).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[tokio::test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the variable tells the second process what it is"
+)]
+#[allow(clippy::print_stdout, reason = "the first process reads it")]
+async fn a_killed_test_leaves_no_network_behind() {
+    if std::env::var_os(VICTIM).is_some() {
+        let site = EdgeSite::create();
+        println!("made {}", site.name());
+        std::future::pending::<()>().await;
+    }
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_test_leaves_no_network_behind", "--nocapture"])
+        .env(VICTIM, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(victim.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let made = lines.into_iter().find(|line| line.contains("made ")).unwrap();
+    let name = made.rsplit(' ').next().unwrap().to_owned();
+    let id = name.trim_start_matches("larder-");
+    let left = || {
+        (
+            names_of(&["netns", "list"]).contains(&name),
+            names_of(&["link", "show"]).contains(id),
+        )
+    };
+    assert_eq!(left(), (true, true));
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    wait_until(SOON, "the end of the site", async || left() == (false, false))
+        .await
+        .unwrap();
 }
