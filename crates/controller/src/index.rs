@@ -29,6 +29,7 @@ mod pass;
 mod pods;
 mod prepulls;
 mod secrets;
+mod shelf;
 #[cfg(test)]
 mod simulation;
 mod statuses;
@@ -36,7 +37,7 @@ mod thrift;
 mod turns;
 mod views;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 
 use jiff::Timestamp;
@@ -90,6 +91,8 @@ pub(crate) struct Index {
     jobs_synced_at: Timestamp,
     agenda: Agenda,
     pass: Pass,
+    /// Nodes whose NodeImage is unfolded, in the order in which they were looked at.
+    unfolded: VecDeque<NodeKey>,
     /// CloudCore may write for all edge nodes.
     accepts_cloudcore: bool,
     /// Slots that all running jobs hold together.
@@ -117,6 +120,7 @@ impl Index {
             jobs_synced_at: Timestamp::UNIX_EPOCH,
             agenda: Agenda::default(),
             pass: Pass::default(),
+            unfolded: VecDeque::new(),
             accepts_cloudcore: false,
             slots: 0,
             starved: BTreeSet::new(),

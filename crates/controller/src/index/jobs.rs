@@ -346,13 +346,7 @@ impl Index {
             return;
         };
         for (node, record) in &self.nodes {
-            let tags = record
-                .image
-                .iter()
-                .flat_map(|image| image.spec.images.values())
-                .flat_map(|image| &image.tags);
-            let mut owners = tags.flat_map(|entry| &entry.owner_references);
-            if owners.any(|owner| owner.uid.as_ref() == Some(&uid)) {
+            if record.image.may_name(&uid) {
                 self.agenda.node(node);
             }
         }

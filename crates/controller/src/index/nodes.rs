@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Taint;
+use kube::core::ObjectMeta;
 use larder_api::NodeImage;
 use larder_api::contract::{IMAGE_NAMES_MAX, NODE_IMAGE_BYTES_MAX};
 use larder_api::names::FAKE_NODE_IMAGE_LABEL;
@@ -13,7 +14,8 @@ use larder_planner::progress::Outcome;
 use serde_json::Value;
 use tracing::warn;
 
-use super::thrift::{compact, forget_words};
+use super::shelf::Shelf;
+use super::thrift::{forget_needless, forget_words};
 use super::{Index, JobId};
 use crate::facts::NodeFacts;
 use crate::merge::json_of;
@@ -41,7 +43,7 @@ const LOOKS: usize = 128;
 #[derive(Default)]
 pub(super) struct NodeRecord {
     pub(super) facts: Option<NodeFacts>,
-    pub(super) image: Option<NodeImage>,
+    pub(super) image: Shelf,
     /// The NodeImage came back from a write of ours: the watch may still be behind it.
     pub(super) ahead_of_watch: bool,
     /// Running jobs that select this node.
@@ -126,14 +128,20 @@ impl NodeRecord {
 
     /// The NodeImage, unless it is being deleted.
     pub(super) fn living_image(&self) -> Option<&NodeImage> {
+        self.living_metadata()?;
+        self.image.as_ref()
+    }
+
+    /// Its metadata, without unfolding the rest.
+    pub(super) fn living_metadata(&self) -> Option<&ObjectMeta> {
         self.image
-            .as_ref()
-            .filter(|image| image.metadata.deletion_timestamp.is_none())
+            .metadata()
+            .filter(|metadata| metadata.deletion_timestamp.is_none())
     }
 
     /// Whether entries with these names and tags have room, as far as they are not there.
     pub(super) fn has_room_for<'a>(&self, entries: impl IntoIterator<Item = (&'a str, String)>) -> bool {
-        let Some(image) = &self.image else {
+        let Some(image) = self.image.as_ref() else {
             return false;
         };
         let mut names: BTreeSet<&str> = BTreeSet::new();
@@ -166,7 +174,7 @@ impl NodeRecord {
         self.bytes = if tags < MEASURED_FROM_TAGS {
             0
         } else {
-            json_of(&self.image).to_string().len()
+            json_of(&self.image.as_ref()).to_string().len()
         };
         let crowded = self
             .image
@@ -179,21 +187,20 @@ impl NodeRecord {
     /// A NodeImage for this node, or changes to the one that is there; nothing if all is as it should be. Says nothing
     /// about its spec.
     fn lifecycle(&self, node: &NodeKey) -> Option<NodeAction> {
-        match (&self.image, self.has_node()) {
+        match (self.image.metadata(), self.has_node()) {
             (None, true) => {
                 let mut object = NodeImage::new(node, larder_api::NodeImageSpec::default());
                 object.metadata.labels = self.facts.as_ref().and_then(|facts| facts.labels.clone());
                 Some(NodeAction::Create(Box::new(object)))
             }
-            (Some(image), false) => {
-                let fake = image
-                    .metadata
+            (Some(metadata), false) => {
+                let fake = metadata
                     .labels
                     .as_ref()
                     .is_some_and(|labels| labels.contains_key(FAKE_NODE_IMAGE_LABEL));
-                let deleting = image.metadata.deletion_timestamp.is_some();
+                let deleting = metadata.deletion_timestamp.is_some();
                 (!fake && !deleting).then(|| NodeAction::Delete {
-                    uid: image.metadata.uid.clone(),
+                    uid: metadata.uid.clone(),
                 })
             }
             (Some(_), true) | (None, false) => None,
@@ -202,27 +209,27 @@ impl NodeRecord {
 
     /// Keeps the Node's labels only while the NodeImage has others: a fleet's labels are much of what is known of it.
     pub(super) fn share_labels(&mut self) {
-        let (Some(facts), Some(image)) = (&mut self.facts, &self.image) else {
+        let (Some(facts), Some(metadata)) = (&mut self.facts, self.image.metadata()) else {
             return;
         };
-        if facts.labels.is_some() && facts.labels == image.metadata.labels {
+        if facts.labels.is_some() && facts.labels == metadata.labels {
             facts.labels = None;
         }
     }
 
     /// Takes the Node's labels back from a NodeImage that is about to change or go.
     fn unshare_labels(&mut self) {
-        if let (Some(facts), Some(image)) = (&mut self.facts, &self.image)
+        if let (Some(facts), Some(metadata)) = (&mut self.facts, self.image.metadata())
             && facts.labels.is_none()
         {
-            facts.labels = Some(image.metadata.labels.clone().unwrap_or_default());
+            facts.labels = Some(metadata.labels.clone().unwrap_or_default());
         }
     }
 
     /// The labels that the NodeImage should have, if it has others: those of the Node.
     pub(super) fn labels_to_write(&self) -> Option<BTreeMap<String, String>> {
         let mut wanted = self.facts.as_ref()?.labels.clone()?;
-        let now = self.image.as_ref()?.metadata.labels.clone().unwrap_or_default();
+        let now = self.image.metadata()?.labels.clone().unwrap_or_default();
         let fake = now.get_key_value(FAKE_NODE_IMAGE_LABEL);
         wanted.extend(fake.map(|(key, value)| (key.clone(), value.clone())));
         (wanted != now).then_some(wanted)
@@ -271,7 +278,9 @@ impl Index {
             self.nodes.remove(node);
             return None;
         }
-        let (patch, sent) = self.spec_to_write(node, now)?;
+        let written = self.spec_to_write(node, now);
+        self.fold_later(node);
+        let (patch, sent) = written?;
         self.nodes.get_mut(node)?.write = Write::UnderWay(sent);
         Some(NodeAction::Patch(patch))
     }
@@ -355,16 +364,16 @@ impl Index {
 
     /// Takes in a NodeImage, from the watch or from a write.
     pub(super) fn take_in_image(&mut self, node: &NodeKey, mut object: NodeImage, from_write: bool, now: Timestamp) {
-        compact(&mut object);
+        forget_needless(&mut object.metadata);
         let record = self.nodes.entry(node.clone()).or_default();
-        if let Some(known) = &record.image
+        if let Some(known) = record.image.metadata()
             && record.ahead_of_watch
-            && known.metadata.uid == object.metadata.uid
-            && revision(&object) < revision(known)
+            && known.uid == object.metadata.uid
+            && revision(&object.metadata) < revision(known)
         {
             return;
         }
-        let relabelled = record.image.as_ref().map(|known| &known.metadata.labels) != Some(&object.metadata.labels);
+        let relabelled = record.image.metadata().map(|known| &known.labels) != Some(&object.metadata.labels);
         let leaving = object.metadata.deletion_timestamp.is_some();
         if relabelled {
             record.unshare_labels();
@@ -374,8 +383,8 @@ impl Index {
         record.ahead_of_watch = from_write;
         record.measure(now);
         self.note_results(node, before.as_ref(), now);
-        if let Some(image) = self.nodes.get_mut(node).and_then(|record| record.image.as_mut()) {
-            forget_words(image);
+        if let Some(record) = self.nodes.get_mut(node) {
+            record.image.change(forget_words);
         }
         if relabelled || leaving || before.is_none() {
             self.reselect_node(node, now);
@@ -383,13 +392,14 @@ impl Index {
             self.touch_node(node, now);
         }
         self.agenda.node(node);
+        self.fold_later(node);
     }
 
     /// The NodeImage is gone.
     pub(super) fn image_gone(&mut self, node: &NodeKey, now: Timestamp) {
         if let Some(record) = self.nodes.get_mut(node) {
             record.unshare_labels();
-            record.image = None;
+            record.image.take();
             record.ahead_of_watch = false;
             self.reselect_node(node, now);
             self.agenda.node(node);
@@ -398,7 +408,7 @@ impl Index {
 }
 
 /// A resource version as a number; zero where it is none.
-fn revision(object: &NodeImage) -> u64 {
-    let version = object.metadata.resource_version.as_deref();
+fn revision(metadata: &ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
     version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }

@@ -192,7 +192,14 @@ impl Index {
     /// Nodes on which a job has an entry.
     fn claimed_by(&self, uid: &str) -> Vec<NodeKey> {
         let claimed = |record: &NodeRecord| {
-            let images = record.image.iter().flat_map(|image| image.spec.images.values());
+            if !record.image.may_name(uid) {
+                return false;
+            }
+            let images = record
+                .image
+                .as_ref()
+                .into_iter()
+                .flat_map(|image| image.spec.images.values());
             let mut entries = images.flat_map(|image| &image.tags);
             entries.any(|entry| entry.claim_version(uid).is_some())
         };
@@ -232,7 +239,7 @@ impl Index {
 pub(super) fn candidate(record: &NodeRecord) -> Option<Candidate<'_>> {
     static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
     let facts = record.facts.as_ref().filter(|_| record.has_node())?;
-    let of_image = || record.image.as_ref()?.metadata.labels.as_ref();
+    let of_image = || record.image.metadata()?.labels.as_ref();
     Some(Candidate {
         labels: facts.labels.as_ref().or_else(of_image).unwrap_or(&NO_LABELS),
         ready: facts.ready,

@@ -1,27 +1,13 @@
 //! What is kept of a NodeImage: all that is decided by, and nothing else. There may be ten thousand, with a hundred thousand
 //! entries.
 
+use kube::core::ObjectMeta;
 use larder_api::NodeImage;
 
-/// Lets go of what is not needed. Lists that were read from JSON have room for four of everything, and most hold one:
-/// over a fleet that is the larger part of its memory.
-pub(super) fn compact(object: &mut NodeImage) {
-    object.metadata.managed_fields = None;
-    object.metadata.annotations = None;
-    for image in object.spec.images.values_mut() {
-        image.tags.shrink_to_fit();
-        for entry in &mut image.tags {
-            entry.owner_references.shrink_to_fit();
-            entry.claims.shrink_to_fit();
-            entry.credentials.shrink_to_fit();
-        }
-    }
-    object.spec.sealed_credentials.shrink_to_fit();
-    let statuses = object
-        .status
-        .iter_mut()
-        .flat_map(|status| status.image_statuses.values_mut());
-    statuses.for_each(|status| status.tags.shrink_to_fit());
+/// Lets go of metadata that nothing is decided by.
+pub(super) fn forget_needless(metadata: &mut ObjectMeta) {
+    metadata.managed_fields = None;
+    metadata.annotations = None;
 }
 
 /// Results are kept without their texts: nothing is decided by them, nothing writes them back, and they are most of a
@@ -75,13 +61,15 @@ mod tests {
         .to_string();
         let before: NodeImage = serde_json::from_str(&text).unwrap();
         let mut after = before.clone();
-        compact(&mut after);
+        forget_needless(&mut after.metadata);
         forget_words(&mut after);
         assert_eq!(after.spec, before.spec);
         let image = larder_model::ImageRef::parse("nginx:1").unwrap();
         assert_eq!(claim_view(&after, &image, "u"), claim_view(&before, &image, "u"));
         assert_eq!(after.result("nginx", "1").unwrap().message, None);
-        let tags = &after.spec.images["nginx"].tags;
-        assert_eq!((tags.capacity(), tags[0].owner_references.capacity()), (1, 1));
+        assert_eq!(
+            (&after.metadata.annotations, &after.metadata.managed_fields),
+            (&None, &None)
+        );
     }
 }

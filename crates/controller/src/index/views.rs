@@ -30,6 +30,7 @@ impl Index {
         let nodes: Vec<NodeKey> = self.nodes.keys().cloned().collect();
         for node in nodes {
             self.reselect(job, &node, now);
+            self.fold(&node);
         }
     }
 
@@ -70,7 +71,8 @@ impl Index {
         // Jobs that no longer select the node hold a slot until their order is gone.
         let owners = record
             .image
-            .iter()
+            .as_ref()
+            .into_iter()
             .flat_map(|image| image.spec.images.values())
             .flat_map(|image| &image.tags);
         let owners = owners
@@ -142,8 +144,8 @@ impl Index {
 /// fleet is there.
 fn selects(running: &Running, node: &NodeKey, record: &NodeRecord) -> bool {
     let no_labels = std::collections::BTreeMap::new();
-    let labels = match (record.living_image(), &record.facts) {
-        (Some(object), _) => object.metadata.labels.as_ref(),
+    let labels = match (record.living_metadata(), &record.facts) {
+        (Some(metadata), _) => metadata.labels.as_ref(),
         (None, Some(facts)) if record.has_node() => facts.labels.as_ref(),
         (None, _) => return false,
     };
