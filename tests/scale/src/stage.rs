@@ -220,9 +220,19 @@ fn write_counter(line: &str) -> Option<(String, f64)> {
     (writes && label("code")?.starts_with('2')).then(|| (name, count.parse().unwrap()))
 }
 
+/// Names a folder that holds the programs already: a run of an hour then keeps them while the sources change.
+const BUILT: &str = "LARDER_PROGRAMS";
+
 /// The controller's program of the same profile as this one; built first, for cargo builds binaries of other packages for
 /// no test.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests have no command line of their own; this stands in for it"
+)]
 async fn binary() -> PathBuf {
+    if let Some(folder) = std::env::var_os(BUILT) {
+        return PathBuf::from(folder).join("larder-controller");
+    }
     let mut cargo = Command::new(env!("CARGO"));
     cargo
         .args(["build", "--quiet", "--package", "larder-controller-bin"])
