@@ -8,8 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Named, although it is the usual one: what is compiled for the machine that compiles, such as macros, cannot be static.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+use super::Arch;
 
 /// The commit that an image is of.
 pub(super) struct Source {
@@ -32,18 +31,28 @@ impl Source {
     }
 }
 
+/// What to build how.
+pub(super) struct How<'a> {
+    pub(super) root: &'a Path,
+    pub(super) target_dir: &'a Path,
+    pub(super) cargo_home: Option<&'a Path>,
+    pub(super) profile: &'a str,
+    pub(super) arch: Arch,
+}
+
 /// Builds the packages' programs and gives back the folder where they are.
-pub(super) fn build(
-    root: &Path,
-    target_dir: &Path,
-    cargo_home: Option<&Path>,
-    profile: &str,
-    packages: &[&str],
-) -> anyhow::Result<PathBuf> {
-    let cargo_home = cargo_home.map(Path::to_owned);
+pub(super) fn build(how: &How<'_>, packages: &[&str]) -> anyhow::Result<PathBuf> {
+    // Named, although it may be the usual one: what runs on the machine that compiles, such as macros, cannot be static.
+    let target = how.arch.target();
+    // The other compiler's results would push out those of the first.
+    let target_dir = match how.arch {
+        Arch::Amd64 => how.target_dir.to_owned(),
+        Arch::Arm64 => how.target_dir.join("arm64"),
+    };
+    let cargo_home = how.cargo_home.map(Path::to_owned);
     let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     // Paths that the compilers would write into the programs, for messages of a panic.
-    let mut cut: Vec<(PathBuf, &str)> = vec![(target_dir.to_owned(), "/target"), (root.to_owned(), "/larder")];
+    let mut cut: Vec<(PathBuf, &str)> = vec![(how.target_dir.to_owned(), "/target"), (how.root.to_owned(), "/larder")];
     cut.extend(cargo_home.map(|home| (home, "/cargo")));
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned(), "-Cstrip=symbols".to_owned()];
     flags.extend(
@@ -56,21 +65,34 @@ pub(super) fn build(
         .collect();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .current_dir(root)
-        .args(["build", "--locked", "--bins", "--target", TARGET, "--profile", profile])
+        .current_dir(how.root)
+        .args([
+            "build",
+            "--locked",
+            "--bins",
+            "--target",
+            target,
+            "--profile",
+            how.profile,
+        ])
         .arg("--target-dir")
-        .arg(target_dir)
-        .arg("--config")
-        .arg(format!("target.{TARGET}.rustflags={}", serde_json::to_string(&flags)?))
-        .env("CFLAGS_x86_64_unknown_linux_gnu", c_flags.join(" "))
+        .arg(&target_dir)
+        .env(format!("CFLAGS_{}", target.replace('-', "_")), c_flags.join(" "))
         .env_remove("RUSTFLAGS");
+    if how.arch == Arch::Arm64 {
+        let toolchain = output(Command::new(how.root.join("deploy/images/arm64-toolchain")).current_dir(how.root))?;
+        cargo.env("RUSTC", toolchain.trim());
+        flags.push("-Clinker=aarch64-linux-gnu-gcc".to_owned());
+    }
+    let flags = serde_json::to_string(&flags)?;
+    cargo.arg("--config").arg(format!("target.{target}.rustflags={flags}"));
     for package in packages {
         cargo.args(["--package", package]);
     }
     let status = cargo.status().context("starting cargo")?;
     ensure!(status.success(), "cargo could not build the programs");
-    let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(target_dir.join(TARGET).join(folder))
+    let folder = if how.profile == "dev" { "debug" } else { how.profile };
+    Ok(target_dir.join(target).join(folder))
 }
 
 fn output(command: &mut Command) -> anyhow::Result<String> {

@@ -6,11 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::Program;
 use super::build::Source;
 use super::layer::{File, Layer, digest, pack};
+use super::{Arch, Program};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
@@ -20,16 +21,21 @@ const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
 /// Where glibc looks for how to look up names.
 const NAME_SERVICES: &str = "etc/nsswitch.conf";
 
-/// An image, complete.
+/// An image for one kind of machine, complete.
 pub(super) struct Image {
-    /// What a pod calls it.
-    pub(super) reference: String,
+    arch: Arch,
     manifest: Vec<u8>,
     blobs: BTreeMap<String, Vec<u8>>,
 }
 
 impl Image {
-    pub(super) fn new(program: &Program, source: &Source, binary: &[u8], sbom: &[u8]) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        program: &Program,
+        arch: Arch,
+        source: &Source,
+        binary: &[u8],
+        sbom: &[u8],
+    ) -> anyhow::Result<Self> {
         let version = env!("CARGO_PKG_VERSION");
         let authorities = authorities();
         let sbom_path = format!("usr/share/sbom/{}.cdx.json", program.name);
@@ -48,8 +54,7 @@ impl Image {
             ])?,
         ];
         let mut image = Self {
-            // The long form of the name without a registry, as runtimes keep it.
-            reference: format!("docker.io/library/{}:{version}", program.name),
+            arch,
             manifest: Vec::new(),
             blobs: BTreeMap::new(),
         };
@@ -62,7 +67,7 @@ impl Image {
         let created = timestamp(source.time)?;
         let config = image.add(&json!({
             "created": created,
-            "architecture": "amd64",
+            "architecture": arch.name(),
             "os": "linux",
             "config": {
                 "User": program.user,
@@ -95,34 +100,18 @@ impl Image {
         digest(&self.manifest)
     }
 
-    pub(super) fn archive(&self) -> anyhow::Result<Vec<u8>> {
-        let tag = self.reference.rsplit(':').next().unwrap_or_default();
-        let index = serde_json::to_vec(&json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [{
-                "mediaType": MANIFEST,
-                "digest": self.digest(),
-                "size": self.manifest.len(),
-                "platform": { "architecture": "amd64", "os": "linux" },
-                "annotations": {
-                    "io.containerd.image.name": self.reference,
-                    "org.opencontainers.image.ref.name": tag,
-                },
-            }],
-        }))?;
-        let mut named: Vec<(String, &[u8])> = vec![
-            ("oci-layout".to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#),
-            ("index.json".to_owned(), &index),
-            (blob_path(&self.digest()), &self.manifest),
-        ];
-        named.extend(
-            self.blobs
-                .iter()
-                .map(|(digest, blob)| (blob_path(digest), blob.as_slice())),
-        );
-        let files: Vec<File<'_>> = named.iter().map(|(path, content)| plain(path, content)).collect();
-        pack(&files)
+    /// Bytes that a node downloads.
+    pub(super) fn size(&self) -> usize {
+        self.manifest.len() + self.blobs.values().map(Vec::len).sum::<usize>()
+    }
+
+    fn descriptor(&self) -> Value {
+        json!({
+            "mediaType": MANIFEST,
+            "digest": self.digest(),
+            "size": self.manifest.len(),
+            "platform": { "architecture": self.arch.name(), "os": "linux" },
+        })
     }
 
     fn add(&mut self, config: &Value) -> anyhow::Result<Value> {
@@ -134,6 +123,44 @@ impl Image {
         self.blobs.insert(digest(&blob), blob);
         descriptor
     }
+}
+
+/// All images of a program in one archive: the only one under the program's name, or an index of several.
+pub(super) fn archive(program: &Program, images: &[Image]) -> anyhow::Result<Vec<u8>> {
+    let version = env!("CARGO_PKG_VERSION");
+    let index_of = |manifests: Vec<Value>| {
+        serde_json::to_vec(&json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests }))
+    };
+    let several = index_of(images.iter().map(Image::descriptor).collect())?;
+    let mut named: Vec<(String, &[u8])> = Vec::new();
+    let mut top = if let [one] = images {
+        one.descriptor()
+    } else {
+        named.push((blob_path(&digest(&several)), &several));
+        json!({ "mediaType": INDEX, "digest": digest(&several), "size": several.len() })
+    };
+    top["annotations"] = json!({
+        // The long form of the name without a registry, as runtimes keep it.
+        "io.containerd.image.name": format!("docker.io/library/{}:{version}", program.name),
+        "org.opencontainers.image.ref.name": version,
+    });
+    let index = index_of(vec![top])?;
+    named.push(("oci-layout".to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#));
+    named.push(("index.json".to_owned(), &index));
+    for image in images {
+        named.push((blob_path(&image.digest()), &image.manifest));
+        named.extend(
+            image
+                .blobs
+                .iter()
+                .map(|(digest, blob)| (blob_path(digest), blob.as_slice())),
+        );
+    }
+    // The layer of certificates is the same for all.
+    named.sort();
+    named.dedup();
+    let files: Vec<File<'_>> = named.iter().map(|(path, content)| plain(path, content)).collect();
+    pack(&files)
 }
 
 fn blob_path(digest: &str) -> String {

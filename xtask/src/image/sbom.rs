@@ -8,13 +8,14 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
+use super::Arch;
 use super::layer::digest;
 
 /// The list for one package of the workspace.
-pub(super) fn of(root: &Path, package: &str) -> anyhow::Result<Vec<u8>> {
+pub(super) fn of(root: &Path, package: &str, arch: Arch) -> anyhow::Result<Vec<u8>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked"])
-        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+        .args(["--filter-platform", arch.target()])
         .current_dir(root)
         .output()
         .context("starting cargo metadata")?;

@@ -12,7 +12,15 @@ fn source() -> Source {
 }
 
 fn image() -> Image {
-    Image::new(&PROGRAMS[0], &source(), b"program", b"{}").unwrap()
+    of_arch(Arch::Amd64, b"program")
+}
+
+fn of_arch(arch: Arch, program: &[u8]) -> Image {
+    Image::new(&PROGRAMS[0], arch, &source(), program, b"{}").unwrap()
+}
+
+fn packed(images: &[Image]) -> Vec<u8> {
+    archive(&PROGRAMS[0], images).unwrap()
 }
 
 fn files_of(archive: &[u8]) -> Vec<(String, Vec<u8>, u32, u64)> {
@@ -40,19 +48,19 @@ fn file(archive: &[u8], path: &str) -> Vec<u8> {
 
 #[test]
 fn the_same_input_gives_the_same_archive() {
-    assert_eq!(image().archive().unwrap(), image().archive().unwrap());
+    assert_eq!(packed(&[image()]), packed(&[image()]));
     assert_eq!(image().digest(), image().digest());
 }
 
 #[test]
 fn another_program_gives_another_digest() {
-    let other = Image::new(&PROGRAMS[0], &source(), b"other", b"{}").unwrap();
-    assert_ne!(image().digest(), other.digest());
+    assert_ne!(image().digest(), of_arch(Arch::Amd64, b"other").digest());
+    assert_ne!(image().digest(), of_arch(Arch::Arm64, b"program").digest());
 }
 
 #[test]
 fn every_blob_is_what_its_name_says() {
-    let archive = image().archive().unwrap();
+    let archive = packed(&[image(), of_arch(Arch::Arm64, b"other")]);
     let blobs = files_of(&archive)
         .into_iter()
         .filter(|(path, ..)| path.starts_with("blobs/sha256/") && !path.ends_with('/'));
@@ -64,13 +72,16 @@ fn every_blob_is_what_its_name_says() {
         );
         count += 1;
     }
-    assert_eq!(count, 4, "manifest, config, two layers");
+    assert_eq!(
+        count, 8,
+        "an index; of each image manifest, config and program; and the certificates that they share"
+    );
 }
 
 #[test]
 fn the_controller_is_not_root_and_layers_carry_no_time() {
     let image = image();
-    let archive = image.archive().unwrap();
+    let archive = packed(std::slice::from_ref(&image));
     let index: Value = serde_json::from_slice(&file(&archive, "index.json")).unwrap();
     assert_eq!(index["manifests"][0]["digest"], image.digest());
     let blob = |descriptor: &Value| {
@@ -104,10 +115,32 @@ fn the_controller_is_not_root_and_layers_carry_no_time() {
 }
 
 #[test]
+fn images_for_two_machines_stand_under_one_name() {
+    let archive = packed(&[image(), of_arch(Arch::Arm64, b"other")]);
+    let top: Value = serde_json::from_slice(&file(&archive, "index.json")).unwrap();
+    let [one] = top["manifests"].as_array().unwrap().as_slice() else {
+        panic!("{top}");
+    };
+    assert_eq!(
+        one["annotations"]["io.containerd.image.name"],
+        format!("docker.io/library/larder-controller:{}", env!("CARGO_PKG_VERSION"))
+    );
+    let digest = one["digest"].as_str().unwrap().replace(':', "/");
+    let index: Value = serde_json::from_slice(&file(&archive, &format!("blobs/{digest}"))).unwrap();
+    let machines: Vec<&Value> = index["manifests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["platform"]["architecture"])
+        .collect();
+    assert_eq!(machines, ["amd64", "arm64"]);
+}
+
+#[test]
 fn the_list_of_parts_names_what_is_linked_and_nothing_else() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let first = sbom::of(&root, "larder-agent-bin").unwrap();
-    assert_eq!(first, sbom::of(&root, "larder-agent-bin").unwrap());
+    let first = sbom::of(&root, "larder-agent-bin", Arch::Amd64).unwrap();
+    assert_eq!(first, sbom::of(&root, "larder-agent-bin", Arch::Amd64).unwrap());
     let bom: Value = serde_json::from_slice(&first).unwrap();
     let names: Vec<&str> = bom["components"]
         .as_array()
