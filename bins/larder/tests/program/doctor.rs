@@ -125,7 +125,7 @@ async fn every_illness_of_a_cluster_is_named() {
         .kubectl(&["wait", "--for=condition=Established", "crd", "--all"])
         .await;
     cluster.kubectl(&["apply", "-f", &rbac("")]).await;
-    let _leader = cluster.lead();
+    let leader = cluster.lead();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
     cluster.apply(&node).await;
     let ready =
@@ -232,6 +232,27 @@ async fn every_illness_of_a_cluster_is_named() {
     cluster
         .assert_finds("problem policy: The policy larder-agent-own-node has no binding, and is not enforced")
         .await;
+
+    leader.abort();
+    let old = json!({"spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}}).to_string();
+    let dead = "problem controller: No controller leads: somebody does not renew the Lease larder-controller any more.";
+    // What the leader had begun to write may come after our own.
+    larder_testkit::wait_until(Duration::from_mins(2), "the leader is missed", async || {
+        let lease = [
+            "patch",
+            "lease",
+            "larder-controller",
+            "-n",
+            "larder-system",
+            "--type=merge",
+            "-p",
+            &old,
+        ];
+        cluster.kubectl(&lease).await;
+        cluster.findings().await.iter().any(|finding| finding == dead)
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

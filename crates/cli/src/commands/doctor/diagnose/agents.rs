@@ -153,7 +153,7 @@ fn without_runtime(nodes: &[&Node]) -> Option<Finding> {
         count(without.len(), "node"),
         names(&without)
     );
-    let advice = "Say where its socket is: helm upgrade with agent.runtime.endpoint (the chart's values/ has files for K3s, k0s, \
+    let advice = "Say where its socket is: helm upgrade with agent.runtime.socket (the chart's values/ has files for K3s, k0s, \
                   MicroK8s and CRI-O), or --runtime-endpoint.";
     Some(Finding::problem(says, advice).on(&without))
 }
@@ -201,8 +201,11 @@ fn skewed(facts: &Facts, nodes: &[&Node]) -> Option<Finding> {
         if whose == "the controller" { "has " } else { "have " },
         names(&others)
     );
-    let advice = "Nothing to do while an upgrade is under way; otherwise see why the DaemonSet does not replace them: kubectl \
-                  rollout status daemonset/larder-agent";
+    let advice = format!(
+        "Nothing to do while an upgrade is under way; otherwise see why the DaemonSet does not replace them: kubectl -n {} \
+         rollout status daemonset/larder-agent",
+        facts.system.namespace
+    );
     let far = found.iter().any(|version| release(version) != release(wanted));
     let finding = if far {
         Finding::problem(says, advice)
