@@ -19,8 +19,13 @@ test: setup ## Run every check and every test, against real servers; installs wh
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --bins --locked
+	cargo xtask image --profile dev --output target/images/dev
 	cargo nextest run --workspace --locked --no-fail-fast
 	cargo test --workspace --locked --doc --quiet
+
+.PHONY: test-cluster
+test-cluster: setup ## Of these, only the tests that install the chart into clusters with real kubelets
+	cargo nextest run --package larder-cluster --locked --no-fail-fast
 
 .PHONY: setup
 setup: ## Install the servers and tools that the tests need (make test does it too)
