@@ -391,6 +391,7 @@ impl Index {
         } else {
             self.touch_node(node, now);
         }
+        self.show_loss(node, before.as_ref(), now);
         self.agenda.node(node);
         self.fold_later(node);
     }
@@ -399,9 +400,10 @@ impl Index {
     pub(super) fn image_gone(&mut self, node: &NodeKey, now: Timestamp) {
         if let Some(record) = self.nodes.get_mut(node) {
             record.unshare_labels();
-            record.image.take();
+            let before = record.image.take();
             record.ahead_of_watch = false;
             self.reselect_node(node, now);
+            self.show_loss(node, before.as_ref(), now);
             self.agenda.node(node);
         }
     }

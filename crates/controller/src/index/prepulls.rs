@@ -30,6 +30,8 @@ pub(super) struct Work {
     pub(super) unreadable: BTreeSet<SecretRef>,
     /// When the time of each node at work is over.
     pub(super) overdue: Later<NodeKey>,
+    /// What nodes were asked for that an edit took off the list. They hold their slot until their order is gone.
+    leaving: Tasks,
     /// Since when nodes are gone.
     gone: BTreeMap<NodeKey, Timestamp>,
 }
@@ -44,6 +46,7 @@ impl Work {
             missing: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             overdue: Later::default(),
+            leaving: Tasks::new(),
             gone: BTreeMap::new(),
         }
     }
@@ -158,7 +161,11 @@ impl Index {
             JobState::Running(running) => {
                 running.progress.edit(campaign, now);
                 if let Some(work) = &mut running.work {
-                    (work.plan, work.choice, work.tasks) = (plan, choice, tasks);
+                    let before = std::mem::replace(&mut work.tasks, tasks);
+                    (work.plan, work.choice) = (plan, choice);
+                    let tasks = &work.tasks;
+                    let left = before.into_iter().filter(|(node, _)| !tasks.contains_key(node));
+                    work.leaving.extend(left);
                 }
             }
             JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => {

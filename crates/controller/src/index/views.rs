@@ -1,6 +1,9 @@
 //! How a campaign sees a node.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
+use larder_api::NodeImage;
 use larder_api::contract::Answer;
 use larder_model::Reason;
 use larder_planner::order::claim_view;
@@ -69,22 +72,32 @@ impl Index {
             return;
         };
         // Jobs that no longer select the node hold a slot until their order is gone.
-        let owners = record
-            .image
-            .as_ref()
-            .into_iter()
-            .flat_map(|image| image.spec.images.values())
-            .flat_map(|image| &image.tags);
-        let owners = owners
-            .flat_map(|entry| &entry.owner_references)
-            .filter_map(|owner| owner.uid.as_ref());
-        let leaving = owners.filter_map(|uid| self.job_uids.get(uid)).copied();
-        let mut jobs: Vec<JobId> = record.jobs.iter().copied().chain(leaving).collect();
-        jobs.sort_unstable();
-        jobs.dedup();
+        let mut jobs = self.owners_in(record.image.as_ref());
+        jobs.extend(&record.jobs);
         for job in jobs {
             self.touch(job, node, now);
         }
+    }
+
+    /// Shows a node to jobs that had an order on it and do not select it any more: when the order is gone, so is their slot.
+    pub(super) fn show_loss(&mut self, node: &NodeKey, before: Option<&NodeImage>, now: Timestamp) {
+        let mut jobs = self.owners_in(before);
+        if let Some(record) = self.nodes.get(node) {
+            jobs.retain(|job| !record.jobs.contains(job));
+        }
+        for job in jobs {
+            self.touch(job, node, now);
+        }
+    }
+
+    /// The jobs that own entries of a NodeImage.
+    fn owners_in(&self, image: Option<&NodeImage>) -> BTreeSet<JobId> {
+        let images = image.into_iter().flat_map(|image| image.spec.images.values());
+        let owners = images
+            .flat_map(|image| &image.tags)
+            .flat_map(|entry| &entry.owner_references);
+        let uids = owners.filter_map(|owner| owner.uid.as_ref());
+        uids.filter_map(|uid| self.job_uids.get(uid)).copied().collect()
     }
 
     /// Shows a node to a job.

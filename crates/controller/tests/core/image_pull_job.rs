@@ -260,6 +260,26 @@ async fn edits_of_a_running_job_reach_its_entries() {
 }
 
 #[tokio::test]
+async fn a_node_that_leaves_the_selector_gives_its_slot_back() {
+    let stage = Stage::new().await;
+    let fleet = Fleet::of(&stage.client, &[Agent::Hangs, QUICK]).await;
+    let selector = json!({"names": ["node-0"]});
+    stage
+        .submit(
+            "job",
+            json!({"image": "nginx:1", "parallelism": 1, "selector": selector}),
+        )
+        .await;
+    stage
+        .node_becomes("node-0", "ordered", |object| object.entry("nginx", "1").is_some())
+        .await;
+    let edit = Patch::Merge(json!({"spec": {"selector": {"names": ["node-1"]}}}));
+    stage.jobs().patch("job", &PatchParams::default(), &edit).await.unwrap();
+    assert_eq!(counts(&stage.job_ends("job").await), (1, 1, 0, 0));
+    assert_eq!(fleet.pulls("node-1"), 1);
+}
+
+#[tokio::test]
 async fn too_many_failures_end_the_job() {
     let stage = Stage::new().await;
     let fleet = Fleet::of(&stage.client, &[Agent::Fails(Reason::NotFound); 6]).await;

@@ -1,6 +1,7 @@
 //! How a running ImagePrePullJob sees a node.
 
 use jiff::Timestamp;
+use larder_api::NodeImage;
 use larder_api::contract::Answer;
 use larder_model::Reason;
 use larder_planner::finish::End;
@@ -93,10 +94,13 @@ impl Index {
         let selected = running.has_chosen(node);
         let started = running.progress.started();
         let work = running.work.as_deref_mut()?;
-        let task = work.tasks.get(node).cloned().filter(|_| selected);
+        if !selected {
+            return Some(work.farewell(node, object, &known.uid, now));
+        }
+        let task = work.tasks.get(node).cloned();
         let report = match &task {
             Some(task) => work.reports.see(node, task, object, &known.uid),
-            None => work.reports.get(node).filter(|_| selected),
+            None => work.reports.get(node),
         };
         let timeout = work.plan.timeout();
         let claim = report.map(|report| report.claim_view(timeout, now));
@@ -115,6 +119,22 @@ impl Index {
 }
 
 impl Work {
+    /// A node that an edit took off the list, as long as it has the order.
+    fn farewell(&mut self, node: &NodeKey, object: Option<&NodeImage>, uid: &str, now: Timestamp) -> NodeView {
+        let report = self
+            .leaving
+            .get(node)
+            .and_then(|task| object.and_then(|object| task.report(object, uid)));
+        if report.is_none() {
+            self.leaving.remove(node);
+        }
+        self.overdue.set(node, None);
+        NodeView {
+            claim: report.map(|report| report.claim_view(self.plan.timeout(), now)),
+            ..NodeView::default()
+        }
+    }
+
     fn block(
         &mut self,
         record: Option<&NodeRecord>,

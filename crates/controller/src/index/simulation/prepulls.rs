@@ -17,6 +17,13 @@ fn job(concurrency: usize) -> ImagePrePullJob {
     serde_json::from_value(object).unwrap()
 }
 
+fn named(concurrency: usize, nodes: &[String]) -> ImagePrePullJob {
+    let mut job = job(concurrency);
+    job.spec.image_pre_pull_template.label_selector = None;
+    job.spec.image_pre_pull_template.node_names = nodes.to_vec();
+    job
+}
+
 fn outcome(world: &World) -> (Option<String>, i32) {
     let status = world.prepull_status();
     (status.phase, status.succeeded)
@@ -46,6 +53,26 @@ fn a_bad_line_changes_nothing_but_the_time(#[case] faults: Faults) {
         assert_eq!(outcome(&world), (Some("Completed".to_owned()), 12), "seed {seed}");
         assert_eq!(world.pulls(), vec![2; 12], "seed {seed}");
         assert!(world.most_at_once <= 3, "seed {seed}: {} at once", world.most_at_once);
+    }
+}
+
+#[test]
+fn nodes_that_leave_the_list_hold_their_slot_until_their_order_is_gone() {
+    let names: Vec<String> = (0..12).map(|number| format!("node-{number:03}")).collect();
+    for seed in 1..40 {
+        let faults = Faults {
+            lost_answers: 20,
+            watch_delay: 1_500,
+            ..Faults::default()
+        };
+        let mut world = World::new(12, seed, faults);
+        world.submit_prepull(named(2, &names[6..]));
+        world.run_steps(usize::try_from(seed).unwrap());
+        world.rename_nodes(&names[..8]);
+        world.run_until_over(20_000);
+        assert!(world.most_at_once <= 2, "seed {seed}: {} at once", world.most_at_once);
+        let (phase, succeeded) = outcome(&world);
+        assert_eq!((phase.as_deref(), succeeded), (Some("Completed"), 8), "seed {seed}");
     }
 }
 

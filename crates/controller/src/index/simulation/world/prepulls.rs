@@ -14,6 +14,17 @@ impl World {
         self.show(Kind::PrePull, Seen::PrePull(Box::new(job)), "prepull");
     }
 
+    /// Somebody names other nodes.
+    pub(in crate::index::simulation) fn rename_nodes(&mut self, names: &[String]) {
+        let revision = self.next_revision();
+        let job = self.prepulls.values_mut().next().unwrap();
+        job.metadata.resource_version = Some(revision);
+        job.metadata.generation = job.metadata.generation.map(|generation| generation + 1);
+        job.spec.image_pre_pull_template.node_names = names.to_vec();
+        let job = Box::new(job.clone());
+        self.show(Kind::PrePull, Seen::PrePull(job), "prepull");
+    }
+
     pub(super) fn prepulls_are_over(&self) -> bool {
         self.prepulls.values().all(is_over)
     }
