@@ -9,13 +9,11 @@ use super::*;
 
 /// A client whose every request panics.
 fn broken() -> Client {
-    let service = tower::service_fn(|_: http::Request<Body>| async {
-        if true {
-            panic!("a bug in a call");
-        }
-        Ok::<http::Response<Body>, Infallible>(http::Response::new(Body::empty()))
-    });
-    Client::new(service, "default")
+    Client::new(tower::service_fn(|_: http::Request<Body>| async { bug() }), "default")
+}
+
+fn bug() -> Result<http::Response<Body>, Infallible> {
+    panic!("a bug in a call")
 }
 
 #[tokio::test]
