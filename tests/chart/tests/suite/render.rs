@@ -185,6 +185,21 @@ async fn edge_nodes_have_agents_of_their_own_that_ask_metaserver() {
     the(&objects, "ClusterRoleBinding", "larder-agent-edge-nodes");
 }
 
+#[rstest]
+#[case::each_node_speaks_for_itself("Node", false)]
+#[case::cloudcore_speaks_for_all("CloudCore", true)]
+#[tokio::test]
+async fn policy_and_controller_agree_about_cloudcore(#[case] identity: &str, #[case] accepted: bool) {
+    let mut arguments = set("kubeedge");
+    arguments.push(format!("--set=kubeEdge.identity={identity}"));
+    let objects = objects("1.36.0", &arguments).await;
+    let controller = the(&objects, "Deployment", "larder-controller");
+    assert_eq!(arguments_of(controller).contains(&"--accept-cloudcore=true"), accepted);
+    let policy = the(&objects, "ValidatingAdmissionPolicy", "larder-agent-own-node");
+    let expression = policy["spec"]["validations"][0]["expression"].as_str().unwrap();
+    assert_eq!(expression.contains("isCloudCore"), accepted);
+}
+
 #[tokio::test]
 async fn proxy_and_certificates_reach_the_agents() {
     let arguments = [
