@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_model::{ByteSize, Reason};
-use larder_planner::node::{Board, Chore, Ended, Found, Note, Step, Track, entries};
+use larder_planner::node::{Board, Chore, Ended, Found, Key, Note, Step, Track, entries};
 use larder_registry::RegistryClient;
 use larder_registry::client::Settings as RegistrySettings;
 use larder_registry::hosts::Hosts;
@@ -53,7 +53,7 @@ pub(crate) struct Channels {
 /// What a task beside the board comes back with.
 enum Done {
     Looked(u64, Found),
-    Ended(u64, Ended, Duration),
+    Ended(u64, Key, Ended, Duration),
     Chore(Chore, Result<(), Note>),
 }
 
@@ -200,7 +200,7 @@ pub(crate) async fn run(mut conductor: Conductor, stop: CancellationToken) {
             conductor.save().await;
         }
         conductor.show();
-        let wake = conductor.wake_at(conductor.tools.clock.now());
+        let wake = conductor.wake_at(now);
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -230,7 +230,7 @@ impl Conductor {
             Duration::from_hours(1)
         };
         let save = now + save;
-        self.board.wake_at(now).map_or(save, |wake| wake.min(save))
+        self.board.wake_at().map_or(save, |wake| wake.min(save))
     }
 
     fn take_end(&mut self, ended: Result<(Id, Done), JoinError>) {
@@ -240,7 +240,7 @@ impl Conductor {
                 self.jobs.remove(&id);
                 match done {
                     Done::Looked(run, found) => self.looked(run, found),
-                    Done::Ended(run, end, took) => self.ended(run, end, took),
+                    Done::Ended(run, key, end, took) => self.ended(run, &key, end, took),
                     Done::Chore(chore, end) => {
                         self.board.chore_ended(&chore, end, now);
                         self.tools.refresh.notify_one();

@@ -61,7 +61,7 @@ impl Conductor {
         };
         tracing::info!(image = %key, version = job.entry.version, attempt, "pull begins");
         let puller = self.puller.clone();
-        self.spawn_run(run, limit, async move { puller.attempt(&job).await });
+        self.spawn_run(run, key, limit, async move { puller.attempt(&job).await });
     }
 
     pub(super) fn start_dry_run(&mut self, run: u64, key: &Key, limit: Duration) {
@@ -69,7 +69,7 @@ impl Conductor {
             return;
         };
         let puller = self.puller.clone();
-        self.spawn_run(run, limit, async move { puller.dry_run(&job).await });
+        self.spawn_run(run, key, limit, async move { puller.dry_run(&job).await });
     }
 
     pub(super) fn start_chore(&mut self, chore: Chore) {
@@ -90,22 +90,29 @@ impl Conductor {
         self.board.looked(run, found, now, &wall);
     }
 
-    pub(super) fn ended(&mut self, run: u64, end: Ended, took: Duration) {
+    pub(super) fn ended(&mut self, run: u64, key: &Key, end: Ended, took: Duration) {
+        let seconds = took.as_secs_f64();
         self.given_up.remove(&run);
         self.bytes.remove(&run);
         match &end {
             Ended::Pulled(_) => {
                 self.count("succeeded", "");
-                self.tools.metrics.seconds.observe(took.as_secs_f64());
-                tracing::info!(run, seconds = took.as_secs_f64(), "pull succeeded");
+                self.tools.metrics.seconds.observe(seconds);
+                tracing::info!(image = %key, seconds, "pull succeeded");
                 self.tools.refresh.notify_one();
             }
             Ended::Failed { reason, words, .. } => {
                 self.count("failed", reason.as_str());
-                tracing::info!(run, %reason, words, "pull failed");
+                tracing::info!(image = %key, %reason, words, seconds, "pull failed");
             }
-            Ended::TimedOut => self.count("failed", Reason::Timeout.as_str()),
-            Ended::Canceled => self.count("failed", Reason::Canceled.as_str()),
+            Ended::TimedOut => {
+                self.count("failed", Reason::Timeout.as_str());
+                tracing::info!(image = %key, seconds, "pull took too long");
+            }
+            Ended::Canceled => {
+                self.count("failed", Reason::Canceled.as_str());
+                tracing::info!(image = %key, seconds, "pull given up");
+            }
             Ended::Report { .. } => {}
         }
         let (now, wall) = (self.tools.clock.now(), self.tools.clock.wall());
@@ -139,7 +146,14 @@ impl Conductor {
     }
 
     /// Runs within its time, unless it is given up before.
-    fn spawn_run(&mut self, run: u64, limit: Duration, work: impl Future<Output = Ended> + Send + 'static) {
+    fn spawn_run(
+        &mut self,
+        run: u64,
+        key: &Key,
+        limit: Duration,
+        work: impl Future<Output = Ended> + Send + 'static,
+    ) {
+        let key = key.clone();
         let token = self.token(run);
         let promises = Arc::clone(&self.puller.promises);
         self.spawn(Job::Run(run), async move {
@@ -150,7 +164,7 @@ impl Conductor {
             };
             // Whoever was given up could not do it himself.
             promises.lock().await.remove(&run);
-            Done::Ended(run, end, began.elapsed())
+            Done::Ended(run, key, end, began.elapsed())
         });
     }
 

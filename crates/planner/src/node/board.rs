@@ -131,6 +131,8 @@ pub struct Board {
     tracks: BTreeMap<Key, Track>,
     runs: BTreeMap<u64, Run>,
     last_run: u64,
+    /// When [`decide`](Self::decide) was last asked.
+    decided: Duration,
     holdings: Option<Holdings>,
     chores_running: BTreeSet<Chore>,
     /// Done, but not yet seen in a picture of the runtime.
@@ -147,6 +149,7 @@ impl Board {
             tracks: BTreeMap::new(),
             runs: BTreeMap::new(),
             last_run: 0,
+            decided: Duration::ZERO,
             holdings: None,
             chores_running: BTreeSet::new(),
             chores_done: BTreeMap::new(),
@@ -189,6 +192,7 @@ impl Board {
 
     /// What to do now. Each step is given out once.
     pub fn decide(&mut self, now: Duration, wall: &Time) -> Vec<Step> {
+        self.decided = now;
         let Some(entries) = self.entries.take() else {
             return self.cancels();
         };
@@ -202,21 +206,25 @@ impl Board {
         steps
     }
 
-    /// When to ask again if nothing happens until then.
-    pub fn wake_at(&self, now: Duration) -> Option<Duration> {
+    /// When to ask again if nothing happens until then. That moment may be past: whoever drives the board does other
+    /// things between its decision and this question, and what came due meanwhile must not be slept through.
+    pub fn wake_at(&self) -> Option<Duration> {
+        let decided = self.decided;
         let pauses = self.tracks.values().filter_map(|track| match track.stage {
             Stage::Look { until } => Some(until),
             _ => None,
         });
         let deadlines = self.entries().filter_map(|(key, entry)| {
             let track = self.tracks.get(key).filter(|track| !track.is_done() && !track.again)?;
-            entry.deadline.map(|deadline| now + track.left_of(Some(deadline), now))
+            entry
+                .deadline
+                .map(|deadline| decided + track.left_of(Some(deadline), decided))
         });
         let chores = self.chores_failed.values().map(|(until, _)| *until);
         pauses
             .chain(deadlines)
             .chain(chores)
-            .filter(|moment| *moment > now)
+            .filter(|moment| *moment > decided)
             .min()
     }
 

@@ -134,7 +134,7 @@ fn an_image_is_pulled_and_answered() {
     assert_eq!(status.digest.as_deref(), Some("sha256:id"));
     assert!(status.completion_time.is_some() && status.last_succeeded.is_some());
     assert!(board.decide(at(100), &wall()).is_empty());
-    assert_eq!(board.wake_at(at(100)), None);
+    assert_eq!(board.wake_at(), None);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn tries_end_with_the_limit_and_pauses_stand_between_them_only() {
         assert_eq!(pulls(&board.decide(now, &wall())).len(), 1);
         starts.push(now);
         board.ended(run, failed(Reason::Unreachable), now, &wall());
-        now = board.wake_at(now).unwrap_or(now);
+        now = board.wake_at().unwrap_or(now);
     }
     assert_eq!(starts, [at(0), at(1), at(3)]);
     assert_eq!(now, at(3), "no pause after the last try");
@@ -212,6 +212,22 @@ fn tries_end_with_the_limit_and_pauses_stand_between_them_only() {
             .unwrap()
             .starts_with("Failed to pull image reference \"app:1\": no. ")
     );
+}
+
+/// Saving takes its time: a pause, or a deadline, that ended meanwhile once was slept through for a minute.
+#[test]
+fn a_pause_that_ends_between_decision_and_sleep_is_not_slept_through() {
+    let mut late = tag("2");
+    late.pull_policy.active_deadline_seconds = Some(4);
+    let mut board = board(1, &[tag("1"), late]);
+    board.decide(at(0), &wall());
+    board.ended(1, failed(Reason::Unreachable), at(2), &wall());
+    board.decide(at(2), &wall());
+    assert_eq!(board.wake_at(), Some(at(3)), "whatever the clock shows by now");
+    board.decide(at(3), &wall());
+    assert_eq!(board.wake_at(), Some(at(4)), "the deadline of the other one");
+    board.decide(at(5), &wall());
+    assert_eq!(board.wake_at(), None, "nothing that is settled is named again");
 }
 
 #[test]
@@ -243,7 +259,7 @@ fn waiting_for_the_world_uses_up_no_try() {
         assert_eq!(pulls(&board.decide(now, &wall())).len(), 1, "run {run}");
         board.ended(run, failed(Reason::RuntimeDown), now, &wall());
         assert_eq!(phase(&board, "1"), Phase::Waiting);
-        now = board.wake_at(now).unwrap();
+        now = board.wake_at().unwrap();
     }
     assert_eq!(board.track(&key("1")).unwrap().attempts, 0);
     board.wake(at(10_000), Reason::RuntimeDown);
@@ -280,7 +296,7 @@ fn a_registry_that_asks_to_be_left_alone_is(#[case] asked: Option<u64>, #[case] 
         retry_after: asked.map(at),
     };
     board.ended(1, limited, at(0), &wall());
-    assert_eq!(board.wake_at(at(0)), Some(at(waits)));
+    assert_eq!(board.wake_at(), Some(at(waits)));
     assert!(pulls(&board.decide(at(waits - 1), &wall())).is_empty());
     assert_eq!(pulls(&board.decide(at(waits), &wall())).len(), 1);
 }
@@ -320,7 +336,7 @@ fn the_deadline_counts_from_first_sight_and_cuts_the_last_try() {
         matches!(steps[..], [Step::Pull { run: 2, limit, .. }] if limit == at(4)),
         "{steps:?}"
     );
-    assert_eq!(board.wake_at(at(10)), Some(at(14)));
+    assert_eq!(board.wake_at(), Some(at(14)));
     let steps = board.decide(at(14), &wall());
     assert_eq!(steps, [Step::Cancel { run: 2 }]);
     let status = shown(&board, "1");
@@ -342,7 +358,7 @@ fn what_waits_in_line_ends_with_the_deadline_too() {
     limited.pull_policy.active_deadline_seconds = Some(5);
     let mut board = board(1, &[tag("1"), limited]);
     board.decide(at(0), &wall());
-    assert_eq!(board.wake_at(at(0)), Some(at(5)));
+    assert_eq!(board.wake_at(), Some(at(5)));
     board.decide(at(5), &wall());
     assert_eq!(shown(&board, "2").reason(), Some(Reason::DeadlineExceeded));
     assert_eq!(phase(&board, "1"), Phase::Pulling);

@@ -134,7 +134,7 @@ fn a_chore_that_fails_is_told_and_tried_again_later() {
     board.chore_ended(&chore, Err(note), at(2));
     assert!(board.decide(at(2), &wall()).is_empty());
     assert_eq!(shown(&board, "1").message.as_deref(), Some("taken"));
-    let next = board.wake_at(at(2)).unwrap();
+    let next = board.wake_at().unwrap();
     assert_eq!(board.decide(next, &wall()), [Step::Chore(chore)]);
 }
 
@@ -157,7 +157,7 @@ fn an_image_that_vanished_is_pulled_again_and_stays_a_success_for_its_job() {
         pulls(&board.decide(at(102), &wall())).is_empty(),
         "the second time it waits"
     );
-    assert_eq!(board.wake_at(at(102)), Some(at(162)));
+    assert_eq!(board.wake_at(), Some(at(162)));
 }
 
 #[test]

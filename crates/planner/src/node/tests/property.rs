@@ -134,7 +134,7 @@ proptest! {
             if board.tracks().values().all(Track::is_done) {
                 break;
             }
-            now = board.wake_at(now).unwrap_or(now);
+            now = board.wake_at().unwrap_or(now);
         }
         let status = board.show().status;
         prop_assert_eq!(status.succeeded + status.failed, status.desired);
