@@ -104,6 +104,18 @@ impl Node {
         self.machine.outside(on_the_node.as_ref())
     }
 
+    /// The cgroup of its pods, in one of the hierarchies if there are several.
+    pub fn cgroup(&self) -> PathBuf {
+        let below = self.machine.cgroup().trim_start_matches('/');
+        let root = Path::new("/sys/fs/cgroup");
+        let unified = root.join(below);
+        if unified.exists() {
+            unified
+        } else {
+            root.join("pids").join(below)
+        }
+    }
+
     /// Runs a command on the node and gives back its outcome, good or bad.
     pub async fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Result<Output> {
         let mut inside = Command::new("nsenter");

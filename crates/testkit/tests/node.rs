@@ -53,7 +53,7 @@ async fn a_node_runs_pods_and_leaves_nothing() {
 
     let processes = node.pids();
     let folder = node.path("/run").parent().unwrap().parent().unwrap().to_owned();
-    let cgroup = std::path::Path::new("/sys/fs/cgroup/pids").join(folder.file_name().unwrap());
+    let cgroup = node.cgroup();
     assert!(folder.exists() && cgroup.exists() && processes.len() == 3);
     drop(node);
     assert!(!processes.iter().any(|pid| is_running(*pid)));

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use larder_testkit::{Auth, Containerd, ContainerdOptions, ContainerdVersion, ControlPlane, Options, Registry};
+use larder_testkit::{
+    Auth, Containerd, ContainerdOptions, ContainerdVersion, ControlPlane, Node, NodeOptions, Options, Registry,
+};
 use larder_testkit::{is_running, wait_until};
 
 /// Set in the second process, which is this same test and is killed by the first.
@@ -41,9 +43,9 @@ async fn servers_and_folders_end_with_a_killed_test() {
         .collect();
     let (pids, folders): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.parse::<u32>().is_ok());
     let pids: Vec<u32> = pids.iter().map(|pid| pid.parse().unwrap()).collect();
-    assert!(pids.len() == 4 && pids.iter().all(|pid| is_running(*pid)), "{ready}");
+    assert!(pids.len() == 9 && pids.iter().all(|pid| is_running(*pid)), "{ready}");
     assert!(
-        folders.len() == 2 && folders.iter().all(|folder| Path::new(folder).exists()),
+        folders.len() == 4 && folders.iter().all(|folder| Path::new(folder).exists()),
         "{ready}"
     );
 
@@ -63,7 +65,15 @@ async fn servers_and_folders_end_with_a_killed_test() {
 
 #[allow(clippy::print_stdout, reason = "the first process reads it")]
 async fn victim() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let plane = ControlPlane::start(Options {
+        nodes: vec!["node-0".into()],
+        ..Options::default()
+    })
+    .await
+    .unwrap();
+    let node = Node::start(plane.access(), "node-0", NodeOptions::default())
+        .await
+        .unwrap();
     let registry = Registry::start(Auth::Open).await.unwrap();
     let options = ContainerdOptions {
         disk_size: Some(64 << 20),
@@ -73,8 +83,15 @@ async fn victim() {
     let mut pids = plane.pids();
     pids.extend(registry.pid());
     pids.extend(containerd.pid());
+    pids.extend(node.pids());
     let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-    let (plane, root) = (plane.kubeconfig(), containerd.root());
-    println!("ready {} {} {}", pids.join(" "), plane.display(), root.display());
+    let folders = [
+        plane.kubeconfig().to_owned(),
+        containerd.root(),
+        node.path("/run"),
+        node.cgroup(),
+    ];
+    let folders = folders.map(|folder| folder.display().to_string()).join(" ");
+    println!("ready {} {folders}", pids.join(" "));
     std::future::pending::<()>().await;
 }

@@ -74,7 +74,7 @@ pub(super) fn api_server(
         "--endpoint-reconciler-type=none".into(),
         "--allow-privileged=true".into(),
     ];
-    if !options.controller_manager {
+    if !options.controller_manager && options.nodes.is_empty() {
         // Nobody makes the service accounts that this plugin asks for, and no Pod could be created.
         args.push("--disable-admission-plugins=ServiceAccount".into());
     }
