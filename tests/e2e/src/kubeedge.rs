@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::Cluster;
 
-const JOB: Duration = Duration::from_mins(2);
+/// An order that a node has not seen in time is handed out again after a minute.
+const JOB: Duration = Duration::from_mins(3);
 
 impl Cluster {
     /// An ImagePrePullJob with this template.
