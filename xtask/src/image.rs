@@ -12,7 +12,7 @@ mod sbom;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum};
 
 use self::build::Source;
@@ -86,56 +86,101 @@ pub(crate) struct ImageArguments {
     #[arg(long, value_name = "DIR", default_value = "target/image-build")]
     target_dir: PathBuf,
 
+    /// Build a second time in a new folder, and fail if the digests differ
+    #[arg(long)]
+    twice: bool,
+
     /// Where cargo keeps the sources of other crates
     #[arg(long, env = "CARGO_HOME", value_name = "DIR")]
     cargo_home: Option<PathBuf>,
 }
 
 pub(crate) fn run(root: &Path, arguments: &ImageArguments) -> anyhow::Result<()> {
-    let source = Source::of(root)?;
-    let packages = PROGRAMS.each_ref().map(|program| program.package);
-    let mut images: [Vec<Image>; PROGRAMS.len()] = Default::default();
     let output = root.join(&arguments.output);
     fs::create_dir_all(&output).with_context(|| format!("making {}", output.display()))?;
+    let target_dir = root.join(&arguments.target_dir);
+    let made = make(root, arguments, &target_dir)?;
+    for made in &made {
+        let name = format!("{}-{}", made.program.name, made.arch.name());
+        write(&output.join(format!("{name}.cdx.json")), &made.sbom)?;
+        say(made);
+    }
+    for program in &PROGRAMS {
+        let of_it = made.iter().filter(|made| made.program.name == program.name);
+        let images: Vec<&Image> = of_it.map(|made| &made.image).collect();
+        write(
+            &output.join(format!("{}.tar", program.name)),
+            &archive(program, &images)?,
+        )?;
+    }
+    if arguments.twice {
+        // Beside the first, so that its path is another one.
+        let again = tempfile::tempdir_in(&target_dir).context("making a folder for the second build")?;
+        let second = make(root, arguments, again.path())?;
+        for (first, second) in made.iter().zip(&second) {
+            let (before, after) = (first.image.digest(), second.image.digest());
+            ensure!(
+                before == after,
+                "{} is {before}, and built again {after}",
+                first.program.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What was built for one kind of machine.
+struct Made {
+    program: &'static Program,
+    arch: Arch,
+    image: Image,
+    sbom: Vec<u8>,
+    program_size: usize,
+}
+
+fn make(root: &Path, arguments: &ImageArguments, target_dir: &Path) -> anyhow::Result<Vec<Made>> {
+    let source = Source::of(root)?;
+    let packages = PROGRAMS.each_ref().map(|program| program.package);
+    let mut made = Vec::new();
     for &arch in &arguments.arch {
         let how = build::How {
             root,
-            target_dir: &root.join(&arguments.target_dir),
+            target_dir,
             cargo_home: arguments.cargo_home.as_deref(),
             profile: &arguments.profile,
             arch,
         };
         let binaries = build::build(&how, &packages)?;
-        for (program, images) in PROGRAMS.iter().zip(&mut images) {
+        for program in &PROGRAMS {
             let path = binaries.join(program.name);
             let binary = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
             let sbom = sbom::of(root, program.package, arch)?;
-            let beside = output.join(format!("{}-{}.cdx.json", program.name, arch.name()));
-            fs::write(&beside, &sbom).with_context(|| format!("writing {}", beside.display()))?;
-            let image = Image::new(program, arch, &source, &binary, &sbom)?;
-            say(
+            made.push(Made {
                 program,
                 arch,
-                &image.digest(),
-                &[("program", binary.len()), ("image", image.size())],
-            );
-            images.push(image);
+                image: Image::new(program, arch, &source, &binary, &sbom)?,
+                sbom,
+                program_size: binary.len(),
+            });
         }
     }
-    for (program, images) in PROGRAMS.iter().zip(&images) {
-        let path = output.join(format!("{}.tar", program.name));
-        fs::write(&path, archive(program, images)?).with_context(|| format!("writing {}", path.display()))?;
-    }
-    Ok(())
+    Ok(made)
+}
+
+fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    fs::write(path, content).with_context(|| format!("writing {}", path.display()))
 }
 
 #[expect(clippy::print_stdout, reason = "a program for developers, which says what it made")]
-fn say(program: &Program, arch: Arch, digest: &str, sizes: &[(&str, usize)]) {
-    let sizes: Vec<String> = sizes
-        .iter()
-        .map(|(what, size)| format!("{what} {:.1} MB", megabytes(*size)))
-        .collect();
-    println!("{} {} {digest}: {}", program.name, arch.name(), sizes.join(", "));
+fn say(made: &Made) {
+    println!(
+        "{} {} {}: program {:.1} MB, image {:.1} MB",
+        made.program.name,
+        made.arch.name(),
+        made.image.digest(),
+        megabytes(made.program_size),
+        megabytes(made.image.size())
+    );
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes for people")]

@@ -126,12 +126,12 @@ impl Image {
 }
 
 /// All images of a program in one archive: the only one under the program's name, or an index of several.
-pub(super) fn archive(program: &Program, images: &[Image]) -> anyhow::Result<Vec<u8>> {
+pub(super) fn archive(program: &Program, images: &[&Image]) -> anyhow::Result<Vec<u8>> {
     let version = env!("CARGO_PKG_VERSION");
     let index_of = |manifests: Vec<Value>| {
         serde_json::to_vec(&json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests }))
     };
-    let several = index_of(images.iter().map(Image::descriptor).collect())?;
+    let several = index_of(images.iter().map(|image| image.descriptor()).collect())?;
     let mut named: Vec<(String, &[u8])> = Vec::new();
     let mut top = if let [one] = images {
         one.descriptor()

@@ -20,7 +20,7 @@ fn of_arch(arch: Arch, program: &[u8]) -> Image {
 }
 
 fn packed(images: &[Image]) -> Vec<u8> {
-    archive(&PROGRAMS[0], images).unwrap()
+    archive(&PROGRAMS[0], &images.iter().collect::<Vec<_>>()).unwrap()
 }
 
 fn files_of(archive: &[u8]) -> Vec<(String, Vec<u8>, u32, u64)> {
