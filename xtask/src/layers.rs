@@ -102,6 +102,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "larder-api-semantics",
         &["larder-api", "larder-testkit", "larder-localplane"],
     ),
+    ("larder-cluster", &["larder-testkit"]),
     ("larder-chart", &[]),
     ("larder-e2e", &["larder-api", "larder-testkit"]),
     (
