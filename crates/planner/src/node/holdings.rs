@@ -49,6 +49,9 @@ pub enum Chore {
     Alias(ImageRef, ImageRef),
 }
 
+/// For each second name the entry whose image bears it, and where that entry stands.
+type Bearers<'a> = BTreeMap<&'a ImageRef, (&'a Key, &'a Track)>;
+
 /// What is to be done, and what cannot be.
 #[derive(Default)]
 pub(super) struct Wanted {
@@ -59,6 +62,7 @@ pub(super) struct Wanted {
 impl Holdings {
     pub(super) fn wanted(&self, entries: &BTreeMap<Key, Entry>, tracks: &BTreeMap<Key, Track>) -> Wanted {
         let mut wanted = Wanted::default();
+        let bearers = self.bearers(entries, tracks);
         let mut pinned: BTreeSet<&ImageRef> = BTreeSet::new();
         for (key, entry) in entries.iter().filter(|(_, entry)| !entry.dry_run) {
             let (Ok(image), Some(track)) = (&entry.image, tracks.get(key)) else {
@@ -67,12 +71,11 @@ impl Holdings {
             if entry.pin {
                 pinned.insert(image);
             }
-            // What vanished a moment ago, or is not in this picture yet, is looked at with the next one.
-            if !track.is_there() || !self.names.contains_key(image) {
+            if !self.shows(image, track) {
                 continue;
             }
             if let Some(alias) = &entry.alias {
-                self.want_alias(key, image, alias, track, &mut wanted);
+                self.want_alias((key, image, track), alias, &bearers, &mut wanted);
             }
             if entry.pin {
                 self.want_pin(key, image, track, &mut wanted);
@@ -86,12 +89,35 @@ impl Holdings {
         wanted
     }
 
+    /// What vanished a moment ago, or is not in this picture yet, is looked at with the next one.
+    fn shows(&self, image: &ImageRef, track: &Track) -> bool {
+        track.is_there() && self.names.contains_key(image)
+    }
+
+    /// Which entry gives its image a name that several ask for: the one that did so last, else the first. Were it each in
+    /// turn, the name would never come to rest.
+    fn bearers<'a>(&self, entries: &'a BTreeMap<Key, Entry>, tracks: &'a BTreeMap<Key, Track>) -> Bearers<'a> {
+        let mut bearers = Bearers::new();
+        for (key, entry) in entries.iter().filter(|(_, entry)| !entry.dry_run) {
+            let (Ok(image), Some(Ok(name)), Some(track)) = (&entry.image, &entry.alias, tracks.get(key)) else {
+                continue;
+            };
+            if !self.shows(image, track) {
+                continue;
+            }
+            let bears_it = |own: &OwnName| own.image == *image && own.alias.as_ref() == Some(name);
+            if !bearers.contains_key(name) || self.own.iter().any(bears_it) {
+                bearers.insert(name, (key, track));
+            }
+        }
+        bearers
+    }
+
     fn want_alias(
         &self,
-        key: &Key,
-        image: &ImageRef,
+        (key, image, track): (&Key, &ImageRef, &Track),
         alias: &Result<ImageRef, String>,
-        track: &Track,
+        bearers: &Bearers<'_>,
         wanted: &mut Wanted,
     ) {
         let name = match alias {
@@ -112,6 +138,17 @@ impl Holdings {
                 Some(Reason::NodeUnsuitable),
                 format!("The image is there, but not under the name {name}: {why}"),
             );
+        } else if let Some((bearer, other)) = bearers.get(name).filter(|(bearer, _)| *bearer != key) {
+            if other.digest.is_none() || other.digest != track.digest {
+                wanted.note(
+                    key,
+                    None,
+                    format!(
+                        "The image is there, but not under the name {name}: {bearer} has that name. Let one job alone \
+                         give it."
+                    ),
+                );
+            }
         } else if !self.has(image, Some(name), track) {
             wanted
                 .chores
@@ -131,7 +168,7 @@ impl Holdings {
             );
             return;
         }
-        match self.beyond_budget(image) {
+        match self.beyond_budget(image, &wanted.chores) {
             Some(message) => wanted.note(key, Some(Reason::NoSpace), message),
             None => {
                 wanted.chores.insert(Chore::Pin(image.clone()), Some(key.clone()));
@@ -148,10 +185,16 @@ impl Holdings {
         })
     }
 
-    fn beyond_budget(&self, image: &ImageRef) -> Option<String> {
+    /// Why there is no room for this pin, beside those that are there and those that are about to be.
+    fn beyond_budget(&self, image: &ImageRef, chores: &BTreeMap<Chore, Option<Key>>) -> Option<String> {
         let budget = self.pin_budget?;
         let pins = self.own.iter().filter(|own| own.alias.is_none()).map(|own| &own.image);
+        let to_come = chores.keys().filter_map(|chore| match chore {
+            Chore::Pin(image) => Some(image),
+            Chore::Unpin(_) | Chore::Alias(..) => None,
+        });
         let pinned: BTreeMap<&str, ByteSize> = pins
+            .chain(to_come)
             .filter_map(|name| self.names.get(name))
             .map(|(id, size)| (id.as_str(), *size))
             .collect();

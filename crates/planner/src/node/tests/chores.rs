@@ -104,6 +104,17 @@ fn a_pin_beyond_the_budget_is_refused_with_a_reason_and_the_image_counts_as_ther
 }
 
 #[test]
+fn pins_that_come_together_do_not_exceed_the_budget_together() {
+    let mut board = done(&[pinned("1"), pinned("2")]);
+    let mut picture = holdings(2, &["1", "2"]);
+    picture.pin_budget = Some(ByteSize(199));
+    board.picture(picture, at(2));
+    assert_eq!(board.decide(at(2), &wall()), [Step::Chore(Chore::Pin(image_of("1")))]);
+    assert_eq!(shown(&board, "1").reason(), None);
+    assert_eq!(shown(&board, "2").reason(), Some(Reason::NoSpace));
+}
+
+#[test]
 fn a_runtime_that_cannot_pin_says_so() {
     let mut board = done(&[pinned("1")]);
     let mut picture = holdings(2, &["1"]);
@@ -136,6 +147,35 @@ fn a_chore_that_fails_is_told_and_tried_again_later() {
     assert_eq!(shown(&board, "1").message.as_deref(), Some("taken"));
     let next = board.wake_at().unwrap();
     assert_eq!(board.decide(next, &wall()), [Step::Chore(chore)]);
+}
+
+/// Each of them in turn once took the name from the other, several times a second.
+#[test]
+fn a_name_that_two_entries_ask_for_comes_to_rest() {
+    let name = ImageRef::parse("other:1").unwrap();
+    let aliased = |version: &str| {
+        let mut tag = tag(version);
+        tag.alias = Some("other:1".into());
+        tag
+    };
+    let mut board = done(&[aliased("1"), aliased("2")]);
+    board.picture(holdings(2, &["1", "2"]), at(2));
+    assert_eq!(
+        board.decide(at(2), &wall()),
+        [Step::Chore(Chore::Alias(image_of("1"), name.clone()))]
+    );
+    assert!(shown(&board, "2").message.unwrap().contains("app:1 has that name"));
+
+    let mut picture = holdings(4, &["1", "2"]);
+    picture.own = vec![own("2", Some(&name), "2")];
+    board.picture(picture, at(4));
+    board.chore_ended(&Chore::Alias(image_of("1"), name.clone()), Ok(()), at(3));
+    assert!(
+        board.decide(at(4), &wall()).is_empty(),
+        "whoever was named last keeps it"
+    );
+    assert!(shown(&board, "1").message.unwrap().contains("app:2 has that name"));
+    assert_eq!(shown(&board, "2").message, None);
 }
 
 #[test]
