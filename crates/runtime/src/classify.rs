@@ -156,6 +156,10 @@ const RULES: &[(Reason, &[&str])] = &[
 
 /// The reason behind an answer of the runtime. (A broken connection to the runtime itself is not decided here.)
 pub(crate) fn classify(code: Code, message: &str) -> Reason {
+    // A proxy's own page in place of a manifest. Its type looks like a name, and containerd ends the text with "not found".
+    if message.contains("unexpected media type text/") {
+        return Reason::Unreachable;
+    }
     let text = without_names(message).to_lowercase();
     // A file that may not be read is no registry that denies; the words would look like one below.
     let text = text.replace("permission denied", "");

@@ -10,6 +10,11 @@ use super::*;
     r#"failed to pull and unpack image "127.0.0.1:5000/app:none": failed to resolve reference "127.0.0.1:5000/app:none": 127.0.0.1:5000/app:none: not found"#,
     Reason::NotFound
 )]
+#[case::page_of_a_captive_portal(
+    Code::NotFound,
+    "get image config descriptor: unexpected media type text/html for sha256:3f2f: not found",
+    Reason::Unreachable
+)]
 #[case::crio_missing_tag(
     Code::Unknown,
     "reading manifest none in registry.example.com/app: manifest unknown: manifest unknown",
