@@ -104,16 +104,9 @@ impl Node {
         self.machine.outside(on_the_node.as_ref())
     }
 
-    /// The cgroup of its pods, in one of the hierarchies if there are several.
-    pub fn cgroup(&self) -> PathBuf {
-        let below = self.machine.cgroup().trim_start_matches('/');
-        let root = Path::new("/sys/fs/cgroup");
-        let unified = root.join(below);
-        if unified.exists() {
-            unified
-        } else {
-            root.join("pids").join(below)
-        }
+    /// The cgroups of its pods: one, or one in each hierarchy.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        self.machine.cgroups()
     }
 
     /// Runs a command on the node and gives back its outcome, good or bad.

@@ -13,11 +13,12 @@ use crate::{Error, Result};
 const REMOVE: &str = r#"
 folder=$1
 while read -r _ place _; do case $place in "$folder"/*) umount -l "$place" ;; esac; done </proc/mounts
-for _ in 1 2 3 4 5 6 7 8 9 10; do
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    left=
     for group in /sys/fs/cgroup/"${folder##*/}" /sys/fs/cgroup/*/"${folder##*/}"; do
-        [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {} +
+        [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {} + || left=yes
     done
-    rm -rf --one-file-system -- "$folder" && [ ! -d "$group" ] && exit 0
+    rm -rf --one-file-system -- "$folder" && [ -z "$left" ] && exit 0
     sleep 0.2
 done"#;
 

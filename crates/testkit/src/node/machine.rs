@@ -111,6 +111,18 @@ impl Machine {
         &self.cgroup
     }
 
+    /// The same as folders.
+    pub(super) fn cgroups(&self) -> Vec<PathBuf> {
+        let below = self.cgroup.trim_start_matches('/');
+        let root = Path::new("/sys/fs/cgroup");
+        let hierarchies = std::fs::read_dir(root).into_iter().flatten().filter_map(Result::ok);
+        let places = hierarchies.map(|hierarchy| hierarchy.path()).chain([root.to_owned()]);
+        places
+            .map(|place| place.join(below))
+            .filter(|group| group.is_dir())
+            .collect()
+    }
+
     pub(super) fn pid(&self) -> Option<u32> {
         self.init.pid()
     }
