@@ -2,7 +2,8 @@
 //! keeps it from pulling a finished image again after kill -9.
 //!
 //! One file, written in transactions. A file that cannot be read, or is of a later version, is put aside and the agent
-//! starts anew: the API and the runtime remember the rest. Times are those of the steady clock, which starts over with
+//! starts anew: the API and the runtime remember the rest. A file that cannot be written, because its disk is full, is
+//! opened anew with the next save. Times are those of the steady clock, which starts over with
 //! the machine; the name of the boot stands beside them.
 
 mod record;
@@ -64,56 +65,97 @@ pub(crate) struct Memory {
 
 /// The open ledger; without a folder it remembers nothing.
 pub(crate) struct Ledger {
-    database: Option<Arc<Database>>,
+    file: Option<LedgerFile>,
     /// What is on disk, to write only what changed.
     written: BTreeMap<String, Vec<u8>>,
+}
+
+struct LedgerFile {
+    folder: PathBuf,
+    /// None after a failure: the store then refuses everything until it is opened anew.
+    database: Option<Arc<Database>>,
 }
 
 impl Ledger {
     pub(crate) async fn open(folder: Option<&Path>, clock: &Clock) -> Result<(Self, Memory), LedgerError> {
         let Some(folder) = folder else {
             let empty = Self {
-                database: None,
+                file: None,
                 written: BTreeMap::new(),
             };
             return Ok((empty, Memory::default()));
         };
-        let folder = folder.to_owned();
-        let opened = tokio::task::spawn_blocking(move || open_in(&folder)).await;
-        let (database, written) = opened.map_err(|join| LedgerError::Folder {
-            path: PathBuf::from(FILE),
-            source: std::io::Error::other(join),
-        })??;
+        let (database, written) = open_beside(folder.to_owned()).await?;
         let memory = remember(&written, clock);
-        let ledger = Self {
+        let file = LedgerFile {
+            folder: folder.to_owned(),
             database: Some(Arc::new(database)),
+        };
+        let ledger = Self {
+            file: Some(file),
             written,
         };
         Ok((ledger, memory))
     }
 
-    /// Writes what changed. A failure is told once it is over: the agent goes on, it only remembers less.
+    /// Writes what changed. A failure is told once, and that it is over: the agent goes on, it only remembers less.
     pub(crate) async fn save(&mut self, orders: &Orders, tracks: &BTreeMap<Key, Track>, clock: &Clock) {
-        let Some(database) = &self.database else {
+        let Some(file) = &mut self.file else {
             return;
+        };
+        let (database, failed_before) = match file.database.take() {
+            Some(database) => (database, false),
+            None => match open_beside(file.folder.clone()).await {
+                Ok((database, written)) => {
+                    self.written = written;
+                    (Arc::new(database), true)
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the ledger cannot be opened anew");
+                    return;
+                }
+            },
         };
         let wanted = records(orders, tracks, clock.boot(), clock.now(), &self.written);
         let changes: Vec<(String, Option<Vec<u8>>)> = changes(&self.written, &wanted);
         if changes.is_empty() {
+            file.database = Some(database);
             return;
         }
-        let database = Arc::clone(database);
-        let saved = tokio::task::spawn_blocking(move || write(&database, &changes)).await;
-        match saved {
-            Ok(Ok(())) => self.written = wanted,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the ledger cannot be written; a restart would forget the latest results");
+        let writer = Arc::clone(&database);
+        let saved = tokio::task::spawn_blocking(move || write(&writer, &changes)).await;
+        let failure = match saved {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        match failure {
+            None => {
+                if failed_before {
+                    tracing::info!("the ledger is written again");
+                }
+                self.written = wanted;
+                file.database = Some(database);
             }
-            Err(error) => {
-                tracing::warn!(%error, "the ledger cannot be written; a restart would forget the latest results");
+            Some(error) if failed_before => tracing::debug!(error, "the ledger still cannot be written"),
+            Some(error) => {
+                tracing::warn!(
+                    error,
+                    "the ledger cannot be written; a restart would forget the latest results"
+                );
             }
         }
     }
+}
+
+/// Opens the file where blocking does no harm.
+async fn open_beside(folder: PathBuf) -> Result<(Database, BTreeMap<String, Vec<u8>>), LedgerError> {
+    let path = folder.join(FILE);
+    let opened = tokio::task::spawn_blocking(move || open_in(&folder)).await;
+    opened.map_err(|join| LedgerError::Folder {
+        path,
+        source: std::io::Error::other(join),
+    })?
 }
 
 fn open_in(folder: &Path) -> Result<(Database, BTreeMap<String, Vec<u8>>), LedgerError> {
@@ -125,6 +167,11 @@ fn open_in(folder: &Path) -> Result<(Database, BTreeMap<String, Vec<u8>>), Ledge
     match open_file(&path) {
         Ok(opened) => Ok(opened),
         Err(redb::Error::DatabaseAlreadyOpen) => Err(LedgerError::InUse { path }),
+        // A full disk says nothing against what is on it.
+        Err(redb::Error::Io(error)) if is_full(&error) => Err(LedgerError::Open {
+            path,
+            source: Box::new(redb::Error::Io(error)),
+        }),
         Err(error) => {
             let aside = path.with_extension("redb.unreadable");
             tracing::warn!(%error, aside = %aside.display(), "the ledger cannot be read; it is put aside and a new one begun");
@@ -138,6 +185,13 @@ fn open_in(folder: &Path) -> Result<(Database, BTreeMap<String, Vec<u8>>), Ledge
             })
         }
     }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn open_file(path: &Path) -> Result<(Database, BTreeMap<String, Vec<u8>>), redb::Error> {

@@ -112,6 +112,60 @@ async fn a_damaged_file_is_put_aside() {
     assert!(folder.path().join("ledger.redb.unreadable").exists());
 }
 
+/// A store on a disk that is full.
+#[derive(Debug, Default)]
+struct Full {
+    store: redb::backends::InMemoryBackend,
+    now: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl redb::StorageBackend for Full {
+    fn len(&self) -> std::io::Result<u64> {
+        self.store.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.store.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.store.set_len(len)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.store.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        if self.now.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.store.write(offset, data)
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_was_full_once_does_not_end_the_agents_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = clock("boot", 1);
+    let orders = orders(&["1", "2"]);
+    let board = board(&orders, &clock);
+    let (mut ledger, _) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
+    let full = Full::default();
+    let now = Arc::clone(&full.now);
+    let database = Database::builder().create_with_backend(full).unwrap();
+    now.store(true, std::sync::atomic::Ordering::SeqCst);
+    ledger.file.as_mut().unwrap().database = Some(Arc::new(database));
+
+    ledger.save(&orders, board.tracks(), &clock).await;
+    assert!(ledger.written.is_empty(), "nothing was written");
+
+    ledger.save(&orders, board.tracks(), &clock).await;
+    drop(ledger);
+    let (_, memory) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
+    assert_eq!((memory.orders, memory.tracks.len()), (orders, 2));
+}
+
 #[tokio::test]
 async fn bytes_of_a_running_pull_are_not_written() {
     let folder = tempfile::tempdir().unwrap();
