@@ -13,7 +13,7 @@ use larder_api::NodeImage;
 use larder_api::contract::{OrderId, Standing};
 use larder_telemetry::Part;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::node_images::{ApiError, Listed, NodeImages};
@@ -25,6 +25,10 @@ const WATCH_SECONDS: std::ops::Range<u32> = 300..900;
 /// Pauses after failures.
 const PAUSES: std::ops::Range<Duration> = Duration::from_millis(500)..Duration::from_secs(30);
 
+/// A watch that ends sooner was cut off. Once is no harm, as when its version was too old; a proxy that cuts off every
+/// watch must not be asked without end.
+const CUT_OFF: Duration = Duration::from_secs(1);
+
 pub(crate) struct Desired {
     pub(crate) api: NodeImages,
     pub(crate) orders: watch::Sender<Orders>,
@@ -35,26 +39,44 @@ pub(crate) struct Desired {
 
 pub(crate) async fn run(mut desired: Desired, stop: CancellationToken) {
     let mut failures = 0_u32;
+    let mut cut_off = 0_u32;
     loop {
+        let began = Instant::now();
         let round = tokio::select! {
             () = stop.cancelled() => return,
             round = desired.round(&mut failures) => round,
         };
-        if let Err(error) = round {
-            failures += 1;
-            desired.health.waiting(error.text());
-            // Once per outage: the readiness page shows the rest.
-            if failures == 1 {
-                tracing::warn!(error = error.text(), "the API is away; going on with the last orders");
+        let troubles = match round {
+            Ok(()) if CUT_OFF <= began.elapsed() => {
+                cut_off = 0;
+                continue;
             }
-            let longest = PAUSES.end.min(PAUSES.start * 2_u32.saturating_pow(failures.min(10)));
-            let pause = rand::random_range(PAUSES.start / 2..=longest);
+            Ok(()) => {
+                cut_off += 1;
+                cut_off - 1
+            }
+            Err(error) => {
+                failures += 1;
+                desired.health.waiting(error.text());
+                // Once per outage: the readiness page shows the rest.
+                if failures == 1 {
+                    tracing::warn!(error = error.text(), "the API is away; going on with the last orders");
+                }
+                failures
+            }
+        };
+        if 0 < troubles {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = sleep(pause) => {}
+                () = sleep(pause_after(troubles)) => {}
             }
         }
     }
+}
+
+fn pause_after(troubles: u32) -> Duration {
+    let longest = PAUSES.end.min(PAUSES.start * 2_u32.saturating_pow(troubles.min(10)));
+    rand::random_range(PAUSES.start / 2..=longest)
 }
 
 impl Desired {
@@ -186,3 +208,6 @@ pub(crate) fn seen_of(object: &NodeImage) -> Seen {
         status: object.status.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;
