@@ -24,6 +24,9 @@ use crate::wants::Picture;
 /// A runtime that deletes ten images says so ten times.
 const GATHER: Duration = Duration::from_millis(200);
 
+/// A runtime that never stops talking is looked at all the same.
+const GATHER_MAX: Duration = Duration::from_secs(2);
+
 /// A new picture at least this often, or up to twice as seldom.
 const REGULARLY: Duration = Duration::from_mins(5);
 
@@ -125,7 +128,8 @@ impl Inventory {
                 },
             }
             // More may follow at once; a stream that ends here is noticed in the next round.
-            while timeout(GATHER, next(&mut events)).await == Ok(true) {}
+            let gather = async { while timeout(GATHER, next(&mut events)).await == Ok(true) {} };
+            timeout(GATHER_MAX, gather).await.ok();
         }
     }
 

@@ -146,13 +146,7 @@ impl Conductor {
     }
 
     /// Runs within its time, unless it is given up before.
-    fn spawn_run(
-        &mut self,
-        run: u64,
-        key: &Key,
-        limit: Duration,
-        work: impl Future<Output = Ended> + Send + 'static,
-    ) {
+    fn spawn_run(&mut self, run: u64, key: &Key, limit: Duration, work: impl Future<Output = Ended> + Send + 'static) {
         let key = key.clone();
         let token = self.token(run);
         let promises = Arc::clone(&self.puller.promises);
