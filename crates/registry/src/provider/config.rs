@@ -138,8 +138,7 @@ struct RawEnv {
 impl ProviderConfig {
     /// Reads YAML or JSON. A broken plugin is left out and reported; a file of another kind is refused.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let raw: RawConfig =
-            serde_saphyr::from_str(text).map_err(|error| ConfigError::Unreadable(error.to_string()))?;
+        let raw: RawConfig = serde_saphyr::from_str(text).map_err(|error| ConfigError::Unreadable(place_of(&error)))?;
         if !has_version(&raw.api_version, CONFIG_GROUP) || raw.kind != "CredentialProviderConfig" {
             return Err(ConfigError::WrongKind {
                 api_version: raw.api_version,
@@ -151,7 +150,7 @@ impl ProviderConfig {
             let plugin = serde_json::from_value(value)
                 .map_err(|error| ConfigError::Shape {
                     number: index + 1,
-                    problem: error.to_string(),
+                    problem: without_values(&error),
                 })
                 .and_then(checked);
             match plugin {
@@ -217,8 +216,53 @@ fn checked(raw: RawPlugin) -> Result<PluginConfig, ConfigError> {
     })
 }
 
+/// Where the parser stopped. Its own words quote the lines around, and a plugin's arguments and variables may be secret.
+fn place_of(error: &serde_saphyr::Error) -> String {
+    match error.location() {
+        Some(place) => format!(
+            "it is not valid YAML, or has another shape, at line {}, column {}",
+            place.line(),
+            place.column()
+        ),
+        None => "it is not valid YAML, or has another shape".to_owned(),
+    }
+}
+
+/// What was expected, without what was found, which may be secret.
+fn without_values(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("a field has a value of the wrong type, where it must be {expected}"),
+        None => text,
+    }
+}
+
 fn has_version(api_version: &str, group: &str) -> bool {
     api_version
         .strip_prefix(group)
         .is_some_and(|version| VERSIONS.contains(&version))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n";
+
+    #[rstest]
+    #[case::syntax("- name: x\n  env:\n  - name: TOKEN\n    value: hunter2\n  bad: [\n", "line 8")]
+    #[case::shape("hunter2\n", "line 4")]
+    #[case::type_of_a_field("- name: x\n  env: TOKEN=hunter2\n", "must be a sequence")]
+    #[case::tricky_value("- name: x\n  env: \"hunter2, expected hunter2\"\n", "must be a sequence")]
+    #[case::missing_field("- args: [hunter2]\n", "missing field `name`")]
+    fn no_value_of_a_broken_file_is_told(#[case] providers: &str, #[case] told: &str) {
+        let text = match ProviderConfig::parse(&format!("{HEAD}{providers}")) {
+            Ok(config) => config.broken[0].to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.contains(told), "{text}");
+    }
 }
