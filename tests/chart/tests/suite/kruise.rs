@@ -110,6 +110,41 @@ async fn another_namespace_than_the_releases() {
     assert!(!serde_json::to_string(&objects).unwrap().contains("larder-system"));
 }
 
+/// Helm deletes what a hook made before it runs the hook again, unless told otherwise; of a namespace it would delete all.
+#[rstest]
+#[case::not_there_yet("elsewhere", true)]
+#[case::of_the_release(NAMESPACE, false)]
+#[case::there_already("default", false)]
+#[tokio::test]
+async fn a_namespace_that_is_there_stays_as_it_is(#[case] name: &str, #[case] made: bool) {
+    let plane = ControlPlane::shared(&larder_api::crds()).await.unwrap();
+    let chart = folder();
+    let namespace = format!("--namespace={NAMESPACE}");
+    let wanted = format!("--set=installation.namespace={name}");
+    let arguments = [
+        "install",
+        RELEASE,
+        chart.to_str().unwrap(),
+        &namespace,
+        "--create-namespace",
+        "--dry-run=server",
+        "--set=installation.createNamespace=true",
+        &wanted,
+    ];
+    let output = helm(plane.kubeconfig(), arguments).await.unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let rendered = said.split("\n---\n").find(|one| one.contains("kind: Namespace\n"));
+    assert_eq!(rendered.is_some(), made, "{said}");
+    if let Some(rendered) = rendered {
+        assert!(
+            rendered.contains("helm.sh/hook-delete-policy: hook-failed"),
+            "{rendered}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn warnings_are_in_the_notes() {
     let plane = ControlPlane::shared(&larder_api::crds()).await.unwrap();
