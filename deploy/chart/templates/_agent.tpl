@@ -12,6 +12,11 @@ A DaemonSet of agents. Takes a dict:
 {{- $provider := $values.daemon.credentialProvider -}}
 {{- $runtime := .runtime -}}
 {{- $host := "/host" -}}
+{{- if and $runtime.configDir $runtime.hostsDir -}}
+{{- if not (hasPrefix (printf "%s/" (clean $runtime.configDir)) (printf "%s/" (clean $runtime.hostsDir))) -}}
+{{- fail (printf "runtime.hostsDir %s is not below runtime.configDir %s, and agents see no other settings of the runtime: set both" $runtime.hostsDir $runtime.configDir) -}}
+{{- end -}}
+{{- end -}}
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
@@ -104,8 +109,8 @@ spec:
             - --max-concurrent-pulls={{ $agent.maxConcurrentPulls }}
             - --image-gc-high-threshold={{ $agent.imageGCHighThreshold }}
             - --pin-budget={{ $agent.pinBudget }}
-            {{- with $runtime.hostsDir }}
-            - --hosts-dir={{ . }}
+            {{- if and $runtime.configDir $runtime.hostsDir }}
+            - --hosts-dir={{ $runtime.hostsDir }}
             {{- end }}
             {{- with .server }}
             - --server={{ . }}

@@ -26,7 +26,7 @@ app.kubernetes.io/component: {{ . }}
 {{- define "larder.gates" -}}
 {{- $jobs := true -}}
 {{- $unknown := list -}}
-{{- range splitList "," .Values.featureGates -}}
+{{- range splitList "," (.Values.featureGates | default "") -}}
   {{- $gate := trim . -}}
   {{- if $gate -}}
     {{- $pair := splitn "=" 2 $gate -}}
@@ -89,9 +89,13 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
+{{- define "larder.priorityClassName" -}}
+{{ .Values.priorityClass.name | default (ternary "larder" "" .Values.priorityClass.create) }}
+{{- end }}
+
 {{- define "larder.priorityClass" -}}
-{{- if .Values.priorityClass.create }}
-priorityClassName: {{ .Values.priorityClass.name }}
+{{- with include "larder.priorityClassName" . }}
+priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 

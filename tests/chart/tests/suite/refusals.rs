@@ -26,6 +26,10 @@ async fn complaint(values: &str) -> String {
     "daemon.credentialProvider.enable=true",
     "needs daemon.credentialProvider.hostPath"
 )]
+#[case::settings_that_are_not_mounted(
+    "agent.runtime.hostsDir=/etc/certs.d",
+    "hostsDir /etc/certs.d is not below runtime.configDir /etc/containerd"
+)]
 #[case::no_certificate("extraCA.pem=hello", "does not match pattern")]
 #[tokio::test]
 async fn refuses(#[case] value: &str, #[case] sentence: &str) {

@@ -194,7 +194,16 @@ async fn policy_and_controller_agree_about_cloudcore(#[case] identity: &str, #[c
     arguments.push(format!("--set=kubeEdge.identity={identity}"));
     let objects = objects("1.36.0", &arguments).await;
     let controller = the(&objects, "Deployment", "larder-controller");
-    assert_eq!(arguments_of(controller).contains(&"--accept-cloudcore=true"), accepted);
+    let arguments = arguments_of(controller);
+    assert_eq!(arguments.contains(&"--accept-cloudcore=true"), accepted);
+    let mut flags: Vec<_> = arguments.iter().map(|one| one.split('=').next()).collect();
+    flags.sort_unstable();
+    flags.dedup();
+    assert_eq!(
+        flags.len(),
+        arguments.len(),
+        "a flag given twice is refused: {arguments:?}"
+    );
     let policy = the(&objects, "ValidatingAdmissionPolicy", "larder-agent-own-node");
     let expression = policy["spec"]["validations"][0]["expression"].as_str().unwrap();
     assert_eq!(expression.contains("isCloudCore"), accepted);
@@ -236,6 +245,7 @@ async fn what_is_optional_comes_when_asked_for() {
         "--set=agent.hostNetwork=false",
         "--set=installation.createNamespace=true",
         "--set=priorityClass.create=false",
+        "--set=priorityClass.name=system-node-critical",
         "--set=flowControl.enabled=false",
         "--set=crds.install=false",
         "--set=uninstall.cleanUp=false",
@@ -249,6 +259,11 @@ async fn what_is_optional_comes_when_asked_for() {
         the(&all, "NetworkPolicy", name);
     }
     the(&all, "Namespace", "larder-system");
+    let agents = the(&all, "DaemonSet", "larder-agent");
+    assert_eq!(
+        agents["spec"]["template"]["spec"]["priorityClassName"],
+        "system-node-critical"
+    );
     for kind in ["PriorityClass", "FlowSchema", "Job", "PodDisruptionBudget"] {
         assert!(!has(&all, kind), "{kind}");
     }
