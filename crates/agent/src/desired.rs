@@ -37,6 +37,15 @@ pub(crate) struct Desired {
     pub(crate) health: Part,
 }
 
+/// How a watch ended in good order.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// Nothing was heard for so long that we gave it up.
+    Silent,
+    /// The server ended it.
+    ByServer,
+}
+
 pub(crate) async fn run(mut desired: Desired, stop: CancellationToken) {
     let mut failures = 0_u32;
     let mut cut_off = 0_u32;
@@ -47,11 +56,11 @@ pub(crate) async fn run(mut desired: Desired, stop: CancellationToken) {
             round = desired.round(&mut failures) => round,
         };
         let troubles = match round {
-            Ok(()) if CUT_OFF <= began.elapsed() => {
+            Ok(end) if end == End::Silent || CUT_OFF <= began.elapsed() => {
                 cut_off = 0;
                 continue;
             }
-            Ok(()) => {
+            Ok(_) => {
                 cut_off += 1;
                 cut_off - 1
             }
@@ -81,7 +90,7 @@ fn pause_after(troubles: u32) -> Duration {
 
 impl Desired {
     /// One list and the watch that follows it.
-    async fn round(&mut self, failures: &mut u32) -> Result<(), ApiError> {
+    async fn round(&mut self, failures: &mut u32) -> Result<End, ApiError> {
         let Listed {
             object,
             mut resource_version,
@@ -99,13 +108,13 @@ impl Desired {
         }
         let seconds = rand::random_range(WATCH_SECONDS);
         let mut events = match self.api.watch(&resource_version, seconds).await {
-            Err(error) if error.is_too_old() => return Ok(()),
+            Err(error) if error.is_too_old() => return Ok(End::ByServer),
             watched => watched?,
         };
         let silence = rand::random_range(self.silence / 2..=self.silence);
         while let Ok(event) = timeout(silence, events.next()).await {
             match event {
-                None => return Ok(()),
+                None => return Ok(End::ByServer),
                 Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => self.take(&object).await?,
                 Some(Ok(WatchEvent::Deleted(_))) => self.confirm_deletion().await?,
                 Some(Ok(WatchEvent::Bookmark(bookmark))) => resource_version = bookmark.metadata.resource_version,
@@ -115,13 +124,17 @@ impl Desired {
                         source: Box::new(kube::Error::Api(status)),
                     };
                     // Too old a version is no failure of the API: it is read anew.
-                    return if error.is_too_old() { Ok(()) } else { Err(error) };
+                    return if error.is_too_old() {
+                        Ok(End::ByServer)
+                    } else {
+                        Err(error)
+                    };
                 }
                 Some(Err(error)) => return Err(error),
             }
         }
         tracing::debug!(resource_version, "the watch was silent for too long; reading anew");
-        Ok(())
+        Ok(End::Silent)
     }
 
     async fn take(&mut self, object: &NodeImage) -> Result<(), ApiError> {
