@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Clock;
 use crate::credentials::Credentials;
 use crate::ledger::{Ledger, Memory};
-use crate::metrics::Metrics;
+use crate::metrics::{Fetched, Metrics};
 use crate::pull::{Moved, Puller};
 use crate::settings::Settings;
 use crate::slot::RuntimeSlot;
@@ -73,7 +73,7 @@ pub(crate) struct Conductor {
     tasks: JoinSet<Done>,
     jobs: HashMap<Id, Job>,
     given_up: BTreeMap<u64, CancellationToken>,
-    bytes: BTreeMap<u64, u64>,
+    fetched: Fetched,
     runtime: Option<String>,
     image_fs: Option<(ByteSize, ByteSize)>,
 }
@@ -107,7 +107,7 @@ impl Conductor {
             tasks: JoinSet::new(),
             jobs: HashMap::new(),
             given_up: BTreeMap::new(),
-            bytes: BTreeMap::new(),
+            fetched: Fetched::default(),
             runtime: None,
             image_fs: None,
         };
@@ -146,8 +146,12 @@ impl Conductor {
     }
 
     fn take_moved(&mut self, moved: Moved) {
-        let before = self.bytes.insert(moved.run, moved.done).unwrap_or(moved.done);
-        self.tools.metrics.bytes.inc_by(moved.done.saturating_sub(before));
+        // The last look at a pull may be taken up after its end.
+        if !self.given_up.contains_key(&moved.run) {
+            return;
+        }
+        let new = self.fetched.looked(moved.run, moved.done);
+        self.tools.metrics.bytes.inc_by(new);
         self.board.progress(moved.run, moved.done, moved.total);
     }
 

@@ -1,5 +1,7 @@
 //! What the agent counts.
 
+use std::collections::BTreeMap;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -66,5 +68,46 @@ impl Metrics {
             self.queued.clone(),
         );
         registry.register("api_writes", "Status writes, by how they ended", self.writes.clone());
+    }
+}
+
+/// Bytes of running pulls, by their number, to tell what they fetched. What was there at the first look was there before,
+/// as far as anybody can tell.
+#[derive(Default)]
+pub(crate) struct Fetched(BTreeMap<u64, u64>);
+
+impl Fetched {
+    /// Bytes that are new since the last look.
+    pub(crate) fn looked(&mut self, run: u64, done: u64) -> u64 {
+        let before = self.0.insert(run, done).unwrap_or(done);
+        done.saturating_sub(before)
+    }
+
+    /// Bytes that came after the last look, of a pull that ended with all of them or failed with no more than were seen.
+    pub(crate) fn ended(&mut self, run: u64, all: Option<u64>) -> u64 {
+        let before = self.0.remove(&run);
+        all.zip(before).map_or(0, |(all, before)| all.saturating_sub(before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_after_the_last_look_are_counted_too() {
+        let mut fetched = Fetched::default();
+        assert_eq!(fetched.looked(1, 100), 0, "they may have been there");
+        assert_eq!(fetched.looked(1, 300), 200);
+        assert_eq!(fetched.ended(1, Some(1_000)), 700);
+        assert_eq!(fetched.ended(1, Some(1_000)), 0, "once");
+    }
+
+    #[test]
+    fn a_pull_that_failed_or_was_never_looked_at_adds_nothing() {
+        let mut fetched = Fetched::default();
+        fetched.looked(1, 100);
+        assert_eq!(fetched.ended(1, None), 0);
+        assert_eq!(fetched.ended(2, Some(1_000)), 0);
     }
 }

@@ -93,7 +93,12 @@ impl Conductor {
     pub(super) fn ended(&mut self, run: u64, key: &Key, end: Ended, took: Duration) {
         let seconds = took.as_secs_f64();
         self.given_up.remove(&run);
-        self.bytes.remove(&run);
+        let all = match &end {
+            Ended::Pulled(image) => image.bytes,
+            _ => None,
+        };
+        let rest = self.fetched.ended(run, all);
+        self.tools.metrics.bytes.inc_by(rest);
         match &end {
             Ended::Pulled(_) => {
                 self.count("succeeded", "");
