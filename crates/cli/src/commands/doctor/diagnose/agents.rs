@@ -118,7 +118,10 @@ impl Silence {
             ),
             Self::NoPod => (
                 "No agent has ever answered and there is no pod for one".to_owned(),
-                format!("Look whether the DaemonSet's nodeSelector and tolerations let it there: {pods}"),
+                format!(
+                    "Look whether the DaemonSet is there, whether its nodeSelector and tolerations let it there, and what its \
+                     Events say of refused pods: kubectl -n {namespace} describe daemonset"
+                ),
             ),
             Self::Pod(why) => (
                 format!("The agent's pod is not ready ({why})"),

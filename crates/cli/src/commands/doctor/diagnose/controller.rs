@@ -79,7 +79,10 @@ fn lease(system: &System, findings: &mut Vec<Finding>) -> Option<String> {
     );
     let pods: Vec<&str> = pods(system).map(|pod| pod.name.as_str()).collect();
     let look = format!("Look at its log: kubectl -n {namespace} logs deployment/larder-controller");
-    let start = format!("Install Larder into {namespace}, or start larder-controller with --namespace {namespace}.");
+    let start = format!(
+        "Install Larder into {namespace}, say where it is with --system-namespace, or, if it is there, see why it has no pod: \
+         kubectl -n {namespace} describe deployment,replicaset"
+    );
     match (&system.lease, pods.as_slice()) {
         (Err(_), _) => None,
         (Ok(None), []) => {
