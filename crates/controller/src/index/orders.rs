@@ -78,7 +78,7 @@ impl Index {
     /// then the next moment is noted at which that changes.
     pub(super) fn spec_to_write(&mut self, node: &NodeKey, now: Timestamp) -> Option<(Value, Sent)> {
         let by_hand = self.hand_written_secrets_of(node);
-        self.ask_for(&by_hand, now);
+        let ask_again = self.ask_for(&by_hand, now);
         let orders: Vec<(JobId, Order)> = self
             .nodes
             .get(node)?
@@ -113,7 +113,8 @@ impl Index {
         sent.generation = object.metadata.generation;
         let patch = spec_patch(object, &spec);
         let labels = self.nodes.get(node).and_then(|record| record.labels_to_write());
-        self.agenda.node_later(node, swept.next);
+        self.agenda
+            .node_later(node, [swept.next, ask_again].into_iter().flatten().min());
         for (job, reason) in refused {
             self.settle(node, &[job], Outcome::Refused(reason), now);
         }

@@ -41,6 +41,15 @@ pub(crate) enum SecretAnswer {
     Failed,
 }
 
+impl SecretAnswer {
+    fn says_the_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Present { source, .. }, Self::Present { source: other, .. }) => source == other,
+            (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+        }
+    }
+}
+
 /// All Secrets that are needed now.
 #[derive(Default)]
 pub(super) struct Secrets {
@@ -131,6 +140,7 @@ impl Index {
             (SecretAnswer::Forbidden, known) => matches!(known, Some(SecretAnswer::Present { .. })),
             (SecretAnswer::Present { .. } | SecretAnswer::Missing | SecretAnswer::Unreadable, _) => false,
         };
+        let news = !keeps && !record.answer.as_ref().is_some_and(|known| known.says_the_same(&answer));
         if !keeps {
             record.answer = Some(answer);
         }
@@ -139,7 +149,7 @@ impl Index {
             self.reselect_job(job, now);
             self.agenda.job(job);
         }
-        if is_for_hand_written(&key.namespace) {
+        if news && is_for_hand_written(&key.namespace) {
             let nodes: Vec<_> = self.nodes.keys().cloned().collect();
             for node in &nodes {
                 self.agenda.node(node);
@@ -291,11 +301,20 @@ impl Index {
         now.checked_add(RECHECK).ok()
     }
 
-    /// Has the Secrets of hand-written entries read.
-    pub(super) fn ask_for(&mut self, keys: &[SecretKey], now: Timestamp) {
+    /// Has the Secrets of hand-written entries read, and says when to look again for one that cannot be used.
+    pub(super) fn ask_for(&mut self, keys: &[SecretKey], now: Timestamp) -> Option<Timestamp> {
+        let mut again: Option<Timestamp> = None;
         for key in keys {
-            self.secrets.ask(key, GOOD_FOR, now);
+            if let Some(SecretAnswer::Present { .. }) = self.secrets.answer(key) {
+                self.secrets.ask(key, GOOD_FOR, now);
+                continue;
+            }
+            let reading = self.secrets.ask(key, LOOK_FOR_MISSING, now);
+            let since = self.secrets.read_at(key).filter(|_| !reading).unwrap_or(now);
+            let next = since.checked_add(LOOK_FOR_MISSING).ok();
+            again = [again, next].into_iter().flatten().min();
         }
+        again
     }
 
     pub(super) fn forget_unused_secrets(&mut self) {
@@ -314,9 +333,89 @@ pub(super) fn is_for_hand_written(namespace: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::index::Limits;
+    use larder_registry::docker_config::DockerConfig;
+    use larder_seal::KeyPair;
     use serde_json::json;
+
+    use super::*;
+    use crate::facts::NodeFacts;
+    use crate::index::{Kind, Limits, NodeAction, Seen};
+
+    #[test]
+    fn a_secret_that_a_hand_written_entry_waits_for_is_looked_for_until_it_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let pair = KeyPair::load_or_create(&folder.path().join("key")).unwrap();
+        let object = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
+            "metadata": {"name": "node-0", "uid": "u", "generation": 1},
+            "spec": {"images": {"registry.example/app": {
+                "pullSecrets": [{"namespace": LARDER_NAMESPACE, "name": "pull"}],
+                "tags": [{
+                    "tag": "1", "createdAt": "2026-01-01T00:00:00Z",
+                    "pullPolicy": {"timeoutSeconds": 600, "backoffLimit": 3, "ttlSecondsAfterFinished": 60},
+                }],
+            }}},
+            "status": {"agent": {"publicKey": pair.public().to_string()}},
+        });
+        let key = SecretKey {
+            namespace: LARDER_NAMESPACE.to_owned(),
+            name: "pull".to_owned(),
+        };
+        let at = |seconds: i64| Timestamp::from_second(1_767_225_600 + seconds).unwrap();
+        let mut index = Index::new(Limits {
+            max_active_pulls: None,
+            pause: false,
+            serve_jobs: true,
+        });
+        let node = NodeFacts {
+            name: "node-0".to_owned(),
+            ready: true,
+            ..NodeFacts::default()
+        };
+        index.observe(&Kind::Node, Seen::Node(node), at(0));
+        let object = serde_json::from_value(object).unwrap();
+        index.observe(&Kind::NodeImage, Seen::NodeImage(Box::new(object)), at(0));
+        for kind in Kind::CLUSTER_WIDE {
+            index.observe(&kind, Seen::Begin, at(0));
+            if let Some(keys) = index.listing.get_mut(&kind) {
+                keys.insert("/node-0".to_owned());
+            }
+            index.observe(&kind, Seen::Complete, at(0));
+        }
+        assert_eq!(index.next_node_write(at(0)), None);
+        assert_eq!(index.next_secret().as_ref(), Some(&key));
+        index.secret_read(&key, SecretAnswer::Missing, at(1));
+        assert_eq!(index.next_node_write(at(1)), None);
+        assert_eq!(index.next_secret(), None);
+
+        let wake = index.next_wake().unwrap();
+        assert_eq!(wake, at(16));
+        index.decide(wake);
+        assert_eq!(index.next_node_write(wake), None);
+        assert_eq!(index.next_secret().as_ref(), Some(&key));
+        index.secret_read(&key, SecretAnswer::Missing, at(17));
+        assert!(
+            !index.has_nodes_to_look_at(),
+            "the fleet is looked at although nothing is new"
+        );
+
+        let wake = index.next_wake().unwrap();
+        index.decide(wake);
+        assert_eq!(index.next_node_write(wake), None);
+        let wake = index.next_wake().unwrap();
+        assert_eq!(wake, at(32));
+        index.decide(wake);
+        assert_eq!(index.next_node_write(wake), None);
+        assert_eq!(index.next_secret().as_ref(), Some(&key));
+        let config = json!({"auths": {"registry.example": {"username": "ann", "password": "word"}}}).to_string();
+        let entries = DockerConfig::from_config_json(config.as_bytes()).unwrap().entries;
+        let source = "first".to_owned();
+        index.secret_read(&key, SecretAnswer::Present { source, entries }, at(32));
+        let Some((_, NodeAction::Patch(patch))) = index.next_node_write(at(32)) else {
+            panic!("the node is not given what it waits for");
+        };
+        assert!(patch.to_string().contains("sealedCredentials"), "{patch}");
+    }
 
     #[test]
     fn an_image_pull_job_reaches_no_secret_of_another_namespace() {
