@@ -261,8 +261,8 @@ impl Index {
         let ended = job.status.as_ref().and_then(|status| status.completion_time.as_ref());
         match (ended.map(|time| time.0), campaign) {
             (Some(at), campaign) => self.ended_at(id, Ended::of(campaign.as_ref().ok(), at, None)),
-            // Its last word is on its way.
-            (None, _) if matches!(record.state, JobState::Ended(_)) => {}
+            // Its last word is on its way. One that had arrived and is gone was taken back by somebody: it runs again.
+            (None, _) if matches!(&record.state, JobState::Ended(ended) if ended.last_word.is_some()) => {}
             (None, _) if !self.limits.serve_jobs => self.refuse(id, Refusal::GateOff),
             (None, Err(why)) => self.refuse(id, Refusal::Spec(why)),
             (None, Ok(campaign)) => self.start_or_edit(id, campaign, now),
@@ -390,4 +390,34 @@ pub(super) fn revision<K: kube::Resource>(object: &K) -> u64 {
 fn revision_of(metadata: &kube::core::ObjectMeta) -> u64 {
     let version = metadata.resource_version.as_deref();
     version.and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::index::Limits;
+
+    #[test]
+    fn a_job_whose_status_somebody_cleared_is_served_again() {
+        let mut index = Index::new(Limits {
+            max_active_pulls: None,
+            pause: false,
+            serve_jobs: true,
+        });
+        let now = Timestamp::UNIX_EPOCH;
+        let mut see = |version: &str, status: Value| {
+            let job = json!({
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+                "metadata": {"name": "job", "namespace": "team", "uid": "u", "resourceVersion": version},
+                "spec": {"image": "nginx"}, "status": status,
+            });
+            index.see_job(serde_json::from_value(job).unwrap(), now);
+            index.jobs.values().all(JobRecord::is_running)
+        };
+        assert!(see("1", Value::Null));
+        assert!(!see("2", json!({"completionTime": "2026-01-01T00:00:00Z"})));
+        assert!(see("3", Value::Null));
+    }
 }
