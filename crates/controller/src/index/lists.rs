@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use larder_api::conditions::reasons;
 use larder_api::{ImageListPullJob, ImageListPullJobStatus, ImagePullJob, ImagePullJobSpec};
 use larder_model::ImageRef;
 use tracing::warn;
@@ -175,10 +174,10 @@ impl Index {
 
     fn list_status(&self, record: &ListRecord, now: Timestamp) -> ImageListPullJobStatus {
         if !self.limits.serve_jobs {
-            return kind::not_served(&record.object, reasons::PAUSED, GATE_OFF, now);
+            return kind::held(&record.object, GATE_OFF, now);
         }
         match kind::children(&record.object) {
-            Err(why) => kind::not_served(&record.object, reasons::INVALID_SPEC, &why, now),
+            Err(why) => kind::refused(&record.object, &why, now),
             Ok(wanted) => {
                 let (mut children, _) = self.children_of(record);
                 for (image, child) in &record.departed {

@@ -161,13 +161,24 @@ pub(crate) fn status(
     status
 }
 
-/// The status of a list that is not served, with the reason of its condition.
-pub(crate) fn not_served(list: &ImageListPullJob, reason: &str, why: &str, now: Timestamp) -> ImageListPullJobStatus {
+/// The status of a list that says something which cannot be carried out.
+pub(crate) fn refused(list: &ImageListPullJob, why: &str, now: Timestamp) -> ImageListPullJobStatus {
+    told(list, now, |conditions| {
+        conditions.ended((FAILED, reasons::INVALID_SPEC), why);
+    })
+}
+
+/// The status of a list that is not served for now. It has not failed: whoever waits for that would give up.
+pub(crate) fn held(list: &ImageListPullJob, why: &str, now: Timestamp) -> ImageListPullJobStatus {
+    told(list, now, |conditions| conditions.running(reasons::PAUSED, why))
+}
+
+fn told(list: &ImageListPullJob, now: Timestamp, tell: impl FnOnce(&mut Conditions)) -> ImageListPullJobStatus {
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let previous = list.status.as_ref();
     let before = previous.map(|status| &*status.progress.conditions);
     let mut conditions = Conditions::new(before, list.metadata.generation, now);
-    conditions.ended((FAILED, reason), why);
+    tell(&mut conditions);
     let mut status = previous.cloned().unwrap_or_default();
     status.progress.conditions = conditions.into_list();
     status

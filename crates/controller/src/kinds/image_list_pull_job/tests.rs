@@ -120,3 +120,18 @@ fn is_not_over_before_every_child_is() {
     let alone = status_of(&[&good], 2);
     assert_eq!((alone.completed, alone.completion_time), (1, None));
 }
+
+#[test]
+fn a_list_that_waits_for_the_feature_gate_has_not_failed() {
+    let list = list(&json!({"images": ["a"]}));
+    let kinds = |status: ImageListPullJobStatus| {
+        let conditions = status.progress.conditions.into_iter();
+        conditions
+            .map(|condition| format!("{}={} {}", condition.type_, condition.status, condition.reason))
+            .collect::<Vec<_>>()
+    };
+    let now = Timestamp::UNIX_EPOCH;
+    assert_eq!(kinds(held(&list, "the gate is off", now)), ["Progressing=True Paused"]);
+    let refused = kinds(refused(&list, "no such image", now));
+    assert_eq!(refused, ["Failed=True InvalidSpec", "Progressing=False Finished"]);
+}
