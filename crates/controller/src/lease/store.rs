@@ -24,7 +24,7 @@ pub(super) enum StoreError {
     Conflict,
     #[error("no answer within {CALL:?}")]
     NoAnswer,
-    #[error(transparent)]
+    #[error("the API server does not serve it")]
     Api(#[from] kube::Error),
 }
 
@@ -110,4 +110,20 @@ async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result
 )]
 pub(super) fn now() -> Timestamp {
     Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+    use crate::error_chain::chain;
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_the_api_server_alone() {
+        let status = Status::failure("namespaces \"larder\" not found", "NotFound").with_code(404);
+        let error = StoreError::from(kube::Error::Api(Box::new(status)));
+        let told = "the API server does not serve it: namespaces \"larder\" not found";
+        assert_eq!(chain(&error), told);
+    }
 }
