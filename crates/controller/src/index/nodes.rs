@@ -366,8 +366,10 @@ impl Index {
     pub(super) fn take_in_image(&mut self, node: &NodeKey, mut object: NodeImage, from_write: bool, now: Timestamp) {
         forget_needless(&mut object.metadata);
         let record = self.nodes.entry(node.clone()).or_default();
+        // The watch may be behind a write, and a write's answer behind the watch: what is older is no news. Between two
+        // events of the watch the order counts, for an API server that was restored begins again with small numbers.
         if let Some(known) = record.image.metadata()
-            && record.ahead_of_watch
+            && (record.ahead_of_watch || from_write)
             && known.uid == object.metadata.uid
             && revision(&object.metadata) < revision(known)
         {
@@ -414,3 +416,6 @@ fn revision(metadata: &ObjectMeta) -> u64 {
     let version = metadata.resource_version.as_deref();
     version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;
