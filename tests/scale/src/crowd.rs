@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use larder_api::{ImagePullJob, NodeImage};
-use larder_testkit::wait_for;
+use larder_testkit::{wait_for, wait_until};
 use serde_json::{Value, json};
 
 use crate::LIMIT;
@@ -55,17 +55,23 @@ pub async fn run(stage: &Stage, size: Size) -> Measured {
     let images = Api::<NodeImage>::all(client.clone());
     let controller = stage.controller().await;
     make_nodes(&client, 0..size.nodes).await;
-    images_are(&images, "made", |listed| listed.len() == size.nodes).await;
+    let made = async || images.list_metadata(&ListParams::default()).await.unwrap().items.len() == size.nodes;
+    wait_until(LIMIT, "a NodeImage for every node", made).await.unwrap();
     write_all(&images, size.nodes, |_| introduction()).await;
     drop(controller);
 
     make_jobs(stage, size.jobs).await;
     let controller = stage.controller().await;
-    let per_node = size.jobs / GROUPS;
-    images_are(&images, "ordered", |listed| {
-        listed.iter().all(|node| per_node <= node.spec.images.len())
-    })
-    .await;
+    // All jobs are there from the start, so that their orders come in one write. Metadata alone: a list of everything costs
+    // the API server more than the orders do.
+    let ordered = async || {
+        let listed = images.list_metadata(&ListParams::default()).await.unwrap();
+        let written = |node: &kube::core::PartialObjectMeta<NodeImage>| Some(1) < node.metadata.generation;
+        listed.items.iter().all(written)
+    };
+    wait_until(LIMIT, "every node to have its orders", ordered)
+        .await
+        .unwrap();
     let listed = images.list(&ListParams::default()).await.unwrap();
     let answers: BTreeMap<String, Value> = listed
         .into_iter()
@@ -104,23 +110,6 @@ async fn make_jobs(stage: &Stage, count: usize) {
         let job: ImagePullJob = serde_json::from_value(job).unwrap();
         stage.jobs().create(&PostParams::default(), &job).await.unwrap();
     }
-}
-
-async fn images_are(images: &Api<NodeImage>, what: &str, are: impl Fn(&[NodeImage]) -> bool) {
-    let question = async || {
-        let listed = images
-            .list(&ListParams::default())
-            .await
-            .map_err(|error| error.to_string())?;
-        if are(&listed.items) {
-            Ok(())
-        } else {
-            Err(format!("there are {}", listed.items.len()))
-        }
-    };
-    wait_for(LIMIT, format!("all NodeImages to be {what}"), question)
-        .await
-        .unwrap();
 }
 
 /// Waits until every job says that all its nodes are done, and adds them up.
