@@ -181,6 +181,27 @@ async fn every_illness_of_a_cluster_is_named() {
     let pod = "/api/v1/namespaces/larder-system/pods/larder-agent-x?gracePeriodSeconds=0";
     cluster.kubectl(&["delete", "--raw", pod]).await;
 
+    // A pod of `helm test` that failed stays; it is no controller, and nothing is said of it from here on.
+    let test = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "larder-test", "namespace": "larder-system", "labels": {"app.kubernetes.io/component": "test"},
+        },
+        "spec": {
+            "serviceAccountName": "larder-controller", "restartPolicy": "Never",
+            "containers": [{"name": "check", "image": "larder-controller:0.0.9"}],
+        },
+    });
+    cluster.apply(&test).await;
+    cluster
+        .patch_status(
+            "pod",
+            "larder-test",
+            &json!({"status": {"phase": "Failed"}}),
+            &["-n", "larder-system"],
+        )
+        .await;
+
     cluster
         .kubectl(&[
             "annotate",

@@ -40,7 +40,12 @@ pub(super) async fn system(client: &Client, namespace: &str) -> System {
         let is_ours = |pod: &&PodObject| {
             let spec = pod.spec.as_ref();
             let ends = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Succeeded");
-            !ends && spec.and_then(|spec| spec.service_account_name.as_deref()) == Some(account)
+            // `helm test` runs as the controller does, and its pod stays when it fails.
+            let tests = pod
+                .labels()
+                .get("app.kubernetes.io/component")
+                .is_some_and(|part| part == "test");
+            !ends && !tests && spec.and_then(|spec| spec.service_account_name.as_deref()) == Some(account)
         };
         Ok(pods.iter().filter(is_ours).map(pod).collect())
     };
