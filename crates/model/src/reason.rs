@@ -171,7 +171,9 @@ impl Reason {
             }
             Reason::NoSpace => "Free space on the node's image file system, or give it a larger disk.",
             Reason::Stalled => "Check the link between node and registry; another try goes on where this one stopped.",
-            Reason::Timeout => "Raise the job's timeoutSeconds, or make the image smaller.",
+            Reason::Timeout => {
+                "Raise the job's timeoutSeconds if the image is large for this link; if nothing came at all, check that the registry answers."
+            }
             Reason::DeadlineExceeded => "Raise the job's activeDeadlineSeconds or its parallelism, and run it again.",
             Reason::CheckFailed => "Relieve the node's disk, memory or processor, or take the check out of checkItems.",
             Reason::RuntimeDown => "Look at the container runtime on the node, for example with systemctl status.",
