@@ -64,6 +64,25 @@ struct Record {
     under_way: bool,
 }
 
+impl Record {
+    /// Takes in what reading the Secret gave; true if that is news.
+    fn take_in(&mut self, answer: SecretAnswer, now: Timestamp) -> bool {
+        self.under_way = false;
+        self.read_at = Some(now);
+        // What is known stays known when a read fails.
+        let keeps = match (&answer, &self.answer) {
+            (SecretAnswer::Failed, known) => known.is_some(),
+            (SecretAnswer::Forbidden, known) => matches!(known, Some(SecretAnswer::Present { .. })),
+            (SecretAnswer::Present { .. } | SecretAnswer::Missing | SecretAnswer::Unreadable, _) => false,
+        };
+        let news = !keeps && !self.answer.as_ref().is_some_and(|known| known.says_the_same(&answer));
+        if !keeps {
+            self.answer = Some(answer);
+        }
+        news
+    }
+}
+
 impl Secrets {
     /// Has a Secret read, unless what is known is younger than `age`. True if it is on its way.
     fn ask(&mut self, key: &SecretKey, age: SignedDuration, now: Timestamp) -> bool {
@@ -132,21 +151,13 @@ impl Index {
         let Some(record) = self.secrets.records.get_mut(key) else {
             return;
         };
-        record.under_way = false;
-        record.read_at = Some(now);
-        // What is known stays known when a read fails.
-        let keeps = match (&answer, &record.answer) {
-            (SecretAnswer::Failed, known) => known.is_some(),
-            (SecretAnswer::Forbidden, known) => matches!(known, Some(SecretAnswer::Present { .. })),
-            (SecretAnswer::Present { .. } | SecretAnswer::Missing | SecretAnswer::Unreadable, _) => false,
-        };
-        let news = !keeps && !record.answer.as_ref().is_some_and(|known| known.says_the_same(&answer));
-        if !keeps {
-            record.answer = Some(answer);
-        }
+        let news = record.take_in(answer, now);
         for job in self.jobs_that_name(key) {
-            // A node that was denied may now be given something better.
-            self.reselect_job(job, now);
+            // A node that was denied may now be given something better. A Secret that is as it was is read again and again
+            // while a job waits for it, and looking at every node each time would cost too much.
+            if news {
+                self.reselect_job(job, now);
+            }
             self.agenda.job(job);
         }
         if news && is_for_hand_written(&key.namespace) {
@@ -415,6 +426,25 @@ mod tests {
             panic!("the node is not given what it waits for");
         };
         assert!(patch.to_string().contains("sealedCredentials"), "{patch}");
+    }
+
+    #[test]
+    fn a_secret_that_is_as_it_was_has_no_node_looked_at_again() {
+        let present = |source: &str| SecretAnswer::Present {
+            source: source.to_owned(),
+            entries: Vec::new(),
+        };
+        let mut record = Record::default();
+        let mut is_news = |answer| record.take_in(answer, Timestamp::UNIX_EPOCH);
+        assert!(is_news(SecretAnswer::Missing));
+        assert!(!is_news(SecretAnswer::Missing));
+        assert!(!is_news(SecretAnswer::Failed));
+        assert!(is_news(SecretAnswer::Unreadable));
+        assert!(is_news(present("first")));
+        assert!(!is_news(present("first")));
+        assert!(!is_news(SecretAnswer::Forbidden));
+        assert!(is_news(present("second")));
+        assert!(is_news(SecretAnswer::Missing));
     }
 
     #[test]
