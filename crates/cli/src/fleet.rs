@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use larder_api::names::EDGE_NODE_LABEL;
 use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
-use larder_controller::explain::Objects;
+use larder_controller::explain::{Objects, holds_docker_configuration};
 use larder_planner::NodeKey;
 use larder_planner::prepull::nodes::{self, NoNodes};
 use larder_planner::prepull::{Before, Candidate, Choice, PrePull, SecretRef, Tasks};
@@ -112,10 +112,7 @@ impl Fleet {
         }
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         for name in &template.pull_secrets {
-            // Whether it is there is all we want to know; whoever may not see it cannot be told.
-            if let Ok(None) = secrets.get_metadata_opt(name).await {
-                objects.missing_secrets.push(format!("{namespace}/{name}"));
-            }
+            look_at(&secrets, name, format!("{namespace}/{name}"), &mut objects).await;
         }
         Ok(objects)
     }
@@ -135,10 +132,17 @@ impl Fleet {
             .collect();
         for secret in secrets {
             let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &secret.namespace);
-            if let Ok(None) = secrets.get_metadata_opt(&secret.name).await {
-                objects.missing_secrets.push(secret.to_string());
-            }
+            look_at(&secrets, &secret.name, secret.to_string(), &mut objects).await;
         }
         objects
+    }
+}
+
+/// Finds out whether a pull secret can be used; of its content nothing is kept. Whoever may not see it cannot be told.
+async fn look_at(secrets: &Api<Secret>, name: &str, full_name: String, objects: &mut Objects) {
+    match secrets.get_opt(name).await {
+        Ok(None) => objects.missing_secrets.push(full_name),
+        Ok(Some(secret)) if !holds_docker_configuration(&secret) => objects.unreadable_secrets.push(full_name),
+        Ok(Some(_)) | Err(_) => {}
     }
 }

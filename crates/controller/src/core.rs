@@ -19,6 +19,7 @@ use tracing::info;
 
 pub use self::metrics::Metrics;
 use self::watches::{Sighting, Watches};
+pub(crate) use self::writes::read_secret;
 use self::writes::{Answer, Request, Writes};
 use crate::clock;
 use crate::index::{Index, Limits};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::core::ObjectMeta;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 pub use larder_planner::explain::Explanation;
@@ -13,8 +13,9 @@ use larder_planner::prepull::explain::after_the_end as ended_prepull;
 use larder_planner::progress::Hold;
 use thiserror::Error;
 
+use crate::core::read_secret;
 use crate::facts::{NodeFacts, PodFacts};
-use crate::index::{Index, Kind, Limits, Seen};
+use crate::index::{Index, Kind, Limits, SecretAnswer, Seen};
 use crate::kinds::{image_list_pull_job, image_pre_pull_job};
 
 /// The objects that a job's nodes are judged by.
@@ -28,6 +29,13 @@ pub struct Objects {
     pub pods: Vec<Pod>,
     /// Pull secrets of the job that do not exist, as `namespace/name`.
     pub missing_secrets: Vec<String>,
+    /// Those that exist and hold no docker configuration.
+    pub unreadable_secrets: Vec<String>,
+}
+
+/// Whether a Secret can be a pull secret, by the rule that the controller reads it by.
+pub fn holds_docker_configuration(secret: &Secret) -> bool {
+    !matches!(read_secret(secret), SecretAnswer::Unreadable)
 }
 
 /// The job is not served, and why.
@@ -38,9 +46,10 @@ pub struct NotServed(String);
 /// What is to be said about each node that has a NodeImage; also about those that the job does not select. The job need not
 /// exist yet.
 pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec<(String, Explanation)>, NotServed> {
-    let hold = (!objects.missing_secrets.is_empty()).then(|| Hold::Secrets {
+    let all_good = objects.missing_secrets.is_empty() && objects.unreadable_secrets.is_empty();
+    let hold = (!all_good).then(|| Hold::Secrets {
         missing: objects.missing_secrets.clone(),
-        unreadable: Vec::new(),
+        unreadable: objects.unreadable_secrets.clone(),
         forbidden: Vec::new(),
     });
     let status = job.status.as_ref();
@@ -68,11 +77,11 @@ pub fn prepull_nodes(
     if let Some(status) = job.status.as_ref().filter(|_| image_pre_pull_job::is_over(job)) {
         return Ok(ended_prepull(status));
     }
-    let missing: BTreeSet<SecretRef> = objects
-        .missing_secrets
-        .iter()
-        .filter_map(|name| SecretRef::parse(name).ok())
-        .collect();
+    let parsed = |names: &[String]| -> BTreeSet<SecretRef> {
+        names.iter().filter_map(|name| SecretRef::parse(name).ok()).collect()
+    };
+    let missing = parsed(&objects.missing_secrets);
+    let unreadable = parsed(&objects.unreadable_secrets);
     let mut index = look_around(&job.metadata, objects, now)?;
     see(
         &mut index,
@@ -80,7 +89,7 @@ pub fn prepull_nodes(
         vec![Seen::PrePull(Box::new(job.clone()))],
         now,
     );
-    let mut found = index.explain_prepull(&missing, now).map_err(NotServed)?;
+    let mut found = index.explain_prepull(missing, unreadable, now).map_err(NotServed)?;
     if job.status.is_none() {
         unseen(&mut found);
     }

@@ -13,12 +13,15 @@ use crate::failure::Failure;
 use crate::fleet::Fleet;
 use crate::jobs::{self, Job};
 use crate::table::{Column, Narrow, fitted};
-use crate::{cause, client, output};
+use crate::{cause, client, job, output};
 
 /// The output of `-o json`, on which scripts rely.
 #[derive(Debug, Serialize)]
 struct Answer {
     job: String,
+    /// Why the job as a whole came to nothing, where there is no node that could tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
     nodes: Vec<Row>,
 }
 
@@ -33,16 +36,19 @@ struct Row {
 pub(crate) async fn run(cluster: &Cluster, arguments: Why) -> Result<(), Failure> {
     let client = client::connect(cluster).await?;
     let jobs = jobs::list(&client, false).await?;
-    let job = jobs::find(&jobs, &arguments.job)?;
+    let found = jobs::find(&jobs, &arguments.job)?;
     let node = arguments.node.as_deref();
-    let mut rows = match job {
+    let mut rows = match found {
         Job::Pull(job) => of_pull_jobs(&client, &[job], node).await?,
         Job::List(list) => of_pull_jobs(&client, &jobs::children(&jobs, list), node).await?,
         Job::PrePull(job) => of_pre_pull_job(&client, job, node).await?,
     };
     rows.sort_by_key(|row| (rank(&row.state), row.node.clone()));
+    let view = found.view();
     let answer = Answer {
-        job: job.view().title(),
+        job: view.title(),
+        message: Some(view.message)
+            .filter(|message| rows.is_empty() && view.phase == job::Phase::Failed && !message.is_empty()),
         nodes: rows,
     };
     output::value(arguments.output, &answer, || shown(&answer, output::width()))
@@ -185,10 +191,11 @@ const COLUMNS: [Column; 4] = [
 
 fn shown(answer: &Answer, width: Option<usize>) -> String {
     if answer.nodes.is_empty() {
-        return format!(
-            "{} has no nodes: its selector matches none, or no controller has looked at it.\n",
-            answer.job
-        );
+        let job = &answer.job;
+        return match &answer.message {
+            Some(message) => format!("{job} failed before any node was asked: {message}\n"),
+            None => format!("{job} has no nodes: its selector matches none, or no controller has looked at it.\n"),
+        };
     }
     let row = |row: &Row| {
         let reason = row.reason.clone().unwrap_or_else(|| "-".to_owned());
@@ -250,9 +257,27 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_was_refused_says_why_and_not_that_nobody_looked_at_it() {
+        let answer = Answer {
+            job: "imageprepulljob/x".into(),
+            message: Some("images[0]: there is no repo; give repo".into()),
+            nodes: Vec::new(),
+        };
+        assert_eq!(
+            shown(&answer, None),
+            "imageprepulljob/x failed before any node was asked: images[0]: there is no repo; give repo\n"
+        );
+        assert_eq!(
+            serde_json::to_value(&answer).unwrap(),
+            serde_json::json!({"job": "imageprepulljob/x", "message": "images[0]: there is no repo; give repo", "nodes": []})
+        );
+    }
+
+    #[test]
     fn the_json_is_what_scripts_rely_on() {
         let answer = Answer {
             job: "imagepulljob/web".into(),
+            message: None,
             nodes: vec![Row {
                 node: "a".into(),
                 state: "Failed".into(),

@@ -378,7 +378,7 @@ async fn secret(client: Client, key: &SecretKey, metrics: &Metrics) -> SecretAns
 }
 
 /// Credentials of a Secret of either docker type, and which state of it they come from.
-fn read_secret(secret: &Secret) -> SecretAnswer {
+pub(crate) fn read_secret(secret: &Secret) -> SecretAnswer {
     let data = |name: &str| secret.data.as_ref().and_then(|data: &BTreeMap<_, _>| data.get(name));
     let config = match (data(".dockerconfigjson"), data(".dockercfg")) {
         (Some(json), _) => DockerConfig::from_config_json(&json.0).ok(),

@@ -187,10 +187,46 @@ fn every_node_of_a_pre_pull_job_is_explained() {
 }
 
 #[test]
-fn a_pre_pull_job_that_waits_for_a_secret_says_so() {
+fn a_secret_without_docker_configuration_is_no_limit_of_the_fleet() {
+    let spec = json!({"image": "nginx:1", "pullSecrets": ["login"], "selector": {"names": ["a"]}});
+    let mut objects = objects(None);
+    objects.unreadable_secrets = vec!["default/login".into()];
+    let agent = objects.node_images[0]
+        .status
+        .as_mut()
+        .and_then(|status| status.agent.as_mut())
+        .unwrap();
+    agent.public_key = Some("key".to_owned());
+    let found = said(&job(spec, running()), objects);
+    assert!(
+        found[0]
+            .2
+            .contains("the pull secret default/login holds no docker configuration"),
+        "{found:?}"
+    );
+}
+
+#[rstest]
+#[case::docker_json(json!({".dockerconfigjson": "eyJhdXRocyI6e319"}), true)]
+#[case::another_kind(json!({"password": "eA=="}), false)]
+#[case::broken(json!({".dockerconfigjson": "eA=="}), false)]
+fn what_can_be_a_pull_secret(#[case] data: Value, #[case] can: bool) {
+    let secret = serde_json::from_value(json!({"metadata": {"name": "login"}, "data": data})).unwrap();
+    assert_eq!(holds_docker_configuration(&secret), can);
+}
+
+#[rstest]
+#[case::missing(&["team/pull"], &[], "the pull secret team/pull does not exist")]
+#[case::no_docker_configuration(&[], &["team/pull"], "the pull secret team/pull holds no docker configuration")]
+fn a_pre_pull_job_that_waits_for_a_secret_says_so(
+    #[case] missing: &[&str],
+    #[case] unreadable: &[&str],
+    #[case] words: &str,
+) {
     let template = json!({"images": ["redis:7"], "nodeNames": ["a"], "imageSecrets": "team/pull"});
     let mut objects = edge_objects(None);
-    objects.missing_secrets = vec!["team/pull".to_owned()];
+    objects.missing_secrets = missing.iter().map(ToString::to_string).collect();
+    objects.unreadable_secrets = unreadable.iter().map(ToString::to_string).collect();
     let agent = objects.node_images[0].status.as_mut().unwrap().agent.as_mut().unwrap();
     agent.public_key = Some("k".to_owned());
     let found = prepull_nodes(&prepull(template, json!({"phase": "InProgress"})), objects, now()).unwrap();
@@ -198,6 +234,7 @@ fn a_pre_pull_job_that_waits_for_a_secret_says_so() {
         (found[0].1.state, found[0].1.reason),
         ("Blocked", Some(larder_model::Reason::SecretMissing))
     );
+    assert!(found[0].1.sentence.contains(words), "{}", found[0].1.sentence);
 }
 
 #[rstest]

@@ -44,7 +44,8 @@ impl Index {
     /// The same for an ImagePrePullJob: its own nodes in its own order, then the others.
     pub(crate) fn explain_prepull(
         &mut self,
-        missing_secrets: &BTreeSet<SecretRef>,
+        missing_secrets: BTreeSet<SecretRef>,
+        unreadable_secrets: BTreeSet<SecretRef>,
         now: Timestamp,
     ) -> Result<Vec<(String, Explanation)>, String> {
         let Some(id) = self.jobs.keys().next().copied() else {
@@ -54,16 +55,18 @@ impl Index {
         if let Some(Refusal::Spec(why)) = self.jobs.get(&id).and_then(|record| record.refusal.as_ref()) {
             return Err(why.clone());
         }
-        self.mark_unusable(id, missing_secrets.clone(), BTreeSet::new(), now);
+        self.mark_unusable(id, missing_secrets, unreadable_secrets, now);
         let Some(running) = self.running(id) else {
             return Err("it does not run".to_owned());
         };
-        let Some(Work { plan, choice, .. }) = running.work.as_deref() else {
+        let Some(work) = running.work.as_deref() else {
             return Err("it is no ImagePrePullJob".to_owned());
         };
+        let Work { plan, choice, .. } = work;
         let chosen: BTreeSet<&NodeKey> = choice.nodes.iter().map(|chosen| &chosen.name).collect();
         let own = choice.nodes.iter().map(|chosen| {
-            let said = explain(plan, choice, &running.progress, chosen, now);
+            let lacks = work.lacking(&chosen.name);
+            let said = explain(plan, choice, &running.progress, chosen, &lacks, now);
             (chosen.name.to_string(), said)
         });
         let others = self.nodes.iter().filter(|(node, _)| !chosen.contains(node));

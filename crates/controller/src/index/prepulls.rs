@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use larder_planner::campaign::Campaign;
 use larder_planner::finish::End;
+use larder_planner::prepull::explain::Lacking;
 use larder_planner::prepull::nodes::{Chosen, choose};
 use larder_planner::prepull::{Before, Candidate, Choice, NodeTask, PrePull, Reports, Run, SecretRef, Tasks};
 use larder_planner::{NodeKey, Progress};
@@ -55,6 +56,19 @@ impl Work {
     fn lacks_secret(&self, task: &NodeTask) -> bool {
         let cannot = |secret: &&SecretRef| self.missing.contains(*secret) || self.unreadable.contains(*secret);
         task.secrets().iter().any(cannot)
+    }
+
+    /// The Secrets that keep a node waiting.
+    pub(super) fn lacking(&self, node: &NodeKey) -> Lacking {
+        let needed = self.tasks.get(node).map(|task| task.secrets()).unwrap_or_default();
+        let of = |unusable: &BTreeSet<SecretRef>| {
+            let needed = needed.iter().filter(|secret| unusable.contains(**secret));
+            needed.map(ToString::to_string).collect()
+        };
+        Lacking {
+            missing: of(&self.missing),
+            unreadable: of(&self.unreadable),
+        }
     }
 
     pub(super) fn status(

@@ -2,15 +2,32 @@
 
 use jiff::Timestamp;
 use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, NodeTaskStatus};
+use larder_model::Reason;
 
 use super::campaign::PrePull;
 use super::nodes::{Candidate, Choice, Chosen, NodeRule, Unfit};
 use super::words::NodePhase;
-use crate::explain::Explanation;
+use crate::explain::{Explanation, secrets_sentence};
 use crate::progress::Progress;
 
+/// The Secrets that one node needs and that cannot be used, as `namespace/name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lacking {
+    /// They do not exist.
+    pub missing: Vec<String>,
+    /// They hold no docker configuration.
+    pub unreadable: Vec<String>,
+}
+
 /// Says about one node of a job where it stands and why, while the job runs.
-pub fn explain(plan: &PrePull, choice: &Choice, progress: &Progress, chosen: &Chosen, now: Timestamp) -> Explanation {
+pub fn explain(
+    plan: &PrePull,
+    choice: &Choice,
+    progress: &Progress,
+    chosen: &Chosen,
+    lacking: &Lacking,
+    now: Timestamp,
+) -> Explanation {
     let node = &chosen.name;
     if let Some(unfit) = &chosen.unfit {
         return Explanation {
@@ -25,6 +42,11 @@ pub fn explain(plan: &PrePull, choice: &Choice, progress: &Progress, chosen: &Ch
         .is_exceeded(choice.unfit() + progress.counts().failed, choice.total());
     match said.state {
         "Succeeded" => "Every image is there.".clone_into(&mut said.sentence),
+        // The general advice speaks of the job's namespace, and this kind has none.
+        "Blocked" if said.reason == Some(Reason::SecretMissing) && *lacking != Lacking::default() => {
+            let sentence = secrets_sentence(&lacking.missing, &lacking.unreadable, &[]);
+            said.sentence = format!("Waits: {sentence}.");
+        }
         "Waiting" if lost => {
             "Is not served: more nodes failed than failureTolerate allows.".clone_into(&mut said.sentence);
         }
@@ -80,22 +102,49 @@ pub fn after_the_end(status: &ImagePrePullJobStatus) -> Vec<(String, Explanation
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Reason;
     use rstest::rstest;
     use serde_json::json;
 
     use super::*;
-    use crate::prepull::Before;
     use crate::prepull::samples::{Fleet, candidates, edge_nodes, job};
+    use crate::prepull::{Before, SecretRef};
     use crate::view::samples::at;
 
     fn said(fleet: &Fleet, node: &str) -> (&'static str, String) {
         let mut chosen = fleet.choice.nodes.iter().filter(|chosen| &*chosen.name == node);
         let said = match chosen.next() {
-            Some(chosen) => explain(&fleet.plan, &fleet.choice, &fleet.progress, chosen, at(1)),
+            Some(chosen) => {
+                let lacking = lacking(fleet);
+                explain(&fleet.plan, &fleet.choice, &fleet.progress, chosen, &lacking, at(1))
+            }
             None => not_chosen(&fleet.plan, candidates(&fleet.nodes).get(node).copied()),
         };
         (said.state, said.sentence)
+    }
+
+    fn lacking(fleet: &Fleet) -> Lacking {
+        Lacking {
+            missing: fleet.missing_secrets.iter().map(ToString::to_string).collect(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_node_that_waits_for_a_secret_names_it_with_its_own_namespace() {
+        let template = json!({"nodeNames": ["a"], "imageSecrets": "shops/login"});
+        let mut fleet = Fleet::start(
+            &job(&template, &json!([])),
+            edge_nodes(&[("a", "east")]),
+            &Before::default(),
+        );
+        fleet.missing_secrets.insert(SecretRef::parse("shops/login").unwrap());
+        fleet.step(0);
+        let (state, sentence) = said(&fleet, "a");
+        assert_eq!(state, "Blocked");
+        assert_eq!(
+            sentence,
+            "Waits: the pull secret shops/login does not exist; nothing is pulled until that is mended."
+        );
     }
 
     #[test]
