@@ -17,6 +17,14 @@ pub enum ConnectError {
         /// What is wrong with it.
         source: KubeconfigError,
     },
+    /// The file that was named is no kubeconfig. The parser's own words quote lines, which may hold tokens and keys.
+    #[error("cannot use the kubeconfig {}: it is not valid YAML, or has another shape, at line {line}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Where the parser stopped, 0 if it does not say.
+        line: u64,
+    },
     /// Nothing was named and nothing was found.
     #[error("no cluster to talk to: give --kubeconfig FILE, run in a Pod ({in_cluster}) or set KUBECONFIG")]
     Nowhere {
@@ -51,9 +59,15 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
 }
 
 async fn from_file(path: &Path) -> Result<Config, ConnectError> {
-    let unusable = |source| ConnectError::File {
-        path: path.to_owned(),
-        source,
+    let unusable = |source| match source {
+        KubeconfigError::Parse(error) => ConnectError::Unreadable {
+            path: path.to_owned(),
+            line: error.location().map_or(0, |place| place.line()),
+        },
+        source => ConnectError::File {
+            path: path.to_owned(),
+            source,
+        },
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -65,6 +79,18 @@ async fn from_file(path: &Path) -> Result<Config, ConnectError> {
 mod tests {
     use super::*;
     use crate::error_chain::chain;
+
+    #[tokio::test]
+    async fn no_line_of_a_broken_file_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        std::fs::write(&file, "users:\n- user:\n    token: hunter2\n  bad: [\n").unwrap();
+        let Err(error) = connect(Some(&file)).await else {
+            panic!("there is a client");
+        };
+        let told = chain(&error);
+        assert!(told.contains("at line") && !told.contains("hunter2"), "{told}");
+    }
 
     #[tokio::test]
     async fn a_file_that_is_not_there_is_named() {
