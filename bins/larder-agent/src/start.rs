@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use anyhow::{Context as _, anyhow, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
 use larder_registry::provider::{ProviderConfig, Providers};
@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 
-/// MetaServer's watches fall silent without a word, and it sends no bookmarks.
-const METASERVER_SILENCE: Duration = Duration::from_secs(45);
+/// MetaServer's watches fall silent without a word, and it sends no bookmarks. An order that nobody takes up within
+/// 30 seconds is withdrawn: this is less, so that one written into a silent watch is found in time.
+const METASERVER_SILENCE: Duration = Duration::from_secs(25);
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     logs::init(args.log_format, &args.log)?;
@@ -120,7 +121,7 @@ async fn client(args: &Args) -> anyhow::Result<Client> {
     let mut config = match (&args.kubeconfig, &args.server) {
         (Some(file), _) => {
             let what = || format!("cannot use the kubeconfig {}", file.display());
-            let kubeconfig = Kubeconfig::read_from(file).with_context(what)?;
+            let kubeconfig = Kubeconfig::read_from(file).map_err(unquoted).with_context(what)?;
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
                 .await
                 .with_context(what)?
@@ -143,6 +144,17 @@ async fn client(args: &Args) -> anyhow::Result<Client> {
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = None;
     Client::try_from(config).context("cannot make a client for the API server")
+}
+
+/// The parser quotes the lines around an error, which in a kubeconfig hold tokens and keys.
+fn unquoted(error: KubeconfigError) -> anyhow::Error {
+    match error {
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(place) => anyhow!("it is not valid YAML, or has another shape, at line {}", place.line()),
+            None => anyhow!("it is not valid YAML, or has another shape"),
+        },
+        other => other.into(),
+    }
 }
 
 fn below(root: &Path, path: &Path) -> std::path::PathBuf {
