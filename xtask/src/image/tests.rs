@@ -169,3 +169,24 @@ fn the_list_of_parts_names_what_is_linked_and_nothing_else() {
             .contains("Apache-2.0")
     );
 }
+
+/// The program comes with what `tests/servers/setup` installs.
+#[test]
+fn skopeo_reads_the_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let several = packed(&[image(), of_arch(Arch::Arm64, b"other")]);
+    for (number, archive) in [packed(&[image()]), several].into_iter().enumerate() {
+        let file = folder.path().join(format!("{number}.tar"));
+        std::fs::write(&file, archive).unwrap();
+        let copied = std::process::Command::new("/usr/bin/skopeo")
+            .args(["copy", "--all", "--insecure-policy"])
+            .arg(format!("oci-archive:{}", file.display()))
+            .arg(format!(
+                "dir:{}",
+                folder.path().join(format!("copy-{number}")).display()
+            ))
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    }
+}
