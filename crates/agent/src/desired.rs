@@ -211,13 +211,18 @@ impl Desired {
     }
 }
 
+/// What the API server adds with a write: who wrote which fields, a longer version.
+const ADDED_BY_A_WRITE: usize = 4 * 1024;
+
 /// What the report needs to know of an object.
 pub(crate) fn seen_of(object: &NodeImage) -> Seen {
-    let rest = (&object.metadata, &object.spec);
+    let bytes = |value: serde_json::Result<Vec<u8>>| value.map_or(0, |bytes| bytes.len());
+    let status = bytes(serde_json::to_vec(&object.status));
+    let rest = bytes(serde_json::to_vec(object)).saturating_sub(status);
     Seen {
         uid: object.metadata.uid.clone().unwrap_or_default(),
         resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
-        rest_bytes: serde_json::to_vec(&rest).map_or(0, |bytes| bytes.len()),
+        rest_bytes: rest + ADDED_BY_A_WRITE,
         status: object.status.clone(),
     }
 }
