@@ -2,7 +2,7 @@
 //!
 //! An image is one static program over nothing but certificate authorities. Archives are OCI image layouts, which
 //! `ctr image import` and `skopeo copy oci-archive:…` read. Nothing of the machine goes into them: times are the commit's,
-//! paths are cut off, certificates come with the locked dependencies. So two builds of one commit give the same digests.
+//! paths are cut off, certificates come with the locked dependencies. So two builds of one commit should give the same digests; `--twice` looks.
 
 mod build;
 mod layer;
