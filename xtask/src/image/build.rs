@@ -1,6 +1,6 @@
 //! Static programs, and the commit they are of.
 //!
-//! Linked against glibc, all of it inside the program: a standard library for musl is in no package registry. Since glibc
+//! Linked against glibc, all of it inside the program: no package registry has a ready-made standard library for musl. Since glibc
 //! 2.34 names are looked up without loading libraries at run time, so the image needs none.
 
 use std::path::{Path, PathBuf};
