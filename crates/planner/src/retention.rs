@@ -20,11 +20,8 @@ use crate::campaign::{later, whole_seconds};
 use crate::jitter;
 use crate::order::{Terms, tune};
 
-/// Jobs are deleted one after another: their entries wait this long for the next, and leave together.
+/// Jobs of one list are deleted one after another: their entries wait this long for each other and leave together.
 const SETTLE: SignedDuration = SignedDuration::from_secs(1);
-
-/// But no longer than this after the first.
-const LONGEST_SETTLE: SignedDuration = SignedDuration::from_secs(10);
 
 /// When a job ends at its deadline its nodes are given this long to say so themselves, before their order is taken away.
 const LAST_WORD: SignedDuration = SignedDuration::from_secs(10);
@@ -78,7 +75,6 @@ pub fn sweep(
     now: Timestamp,
 ) -> Sweep {
     let node = object.metadata.name.as_deref().unwrap_or_default();
-    let leave_at = leave_at(&spec, &owner);
     let mut swept = Sweep { spec, next: None };
     for (name, image) in &mut swept.spec.images {
         let mut newest: Option<(Timestamp, i64, Option<SandboxConfig>)> = None;
@@ -93,7 +89,6 @@ pub fn sweep(
                 entry,
                 status,
                 node,
-                leave_at,
                 now,
                 next: &mut swept.next,
             };
@@ -138,32 +133,10 @@ fn sandbox_of(entry: &ImageTagSpec, owners: &[Owner]) -> Option<(Timestamp, i64,
     running.map(|sandbox| (created, entry.version, sandbox))
 }
 
-/// When the entries of deleted jobs leave, all together.
-fn leave_at(spec: &NodeImageSpec, owner: &impl Fn(Entry<'_>, &ObjectReference) -> Owner) -> Timestamp {
-    let mut gone = Vec::new();
-    for (name, image) in &spec.images {
-        for entry in &image.tags {
-            let owners = entry.owner_references.iter();
-            gone.extend(
-                owners.filter_map(|reference| match owner(Entry { name, tag: &entry.tag }, reference) {
-                    Owner::Gone(noticed) => Some(noticed),
-                    Owner::Unknown | Owner::Running(_) | Owner::Ended { .. } => None,
-                }),
-            );
-        }
-    }
-    let (first, last) = (gone.iter().min(), gone.iter().max());
-    let settled = last.map(|last| later(*last, SETTLE));
-    let latest = first.map(|first| later(*first, LONGEST_SETTLE));
-    settled.min(latest).unwrap_or(Timestamp::MAX)
-}
-
 struct Keeper<'a> {
     entry: &'a mut ImageTagSpec,
     status: Option<&'a ImageTagStatus>,
     node: &'a str,
-    /// When entries of deleted jobs leave.
-    leave_at: Timestamp,
     now: Timestamp,
     next: &'a mut Option<Timestamp>,
 }
@@ -193,7 +166,7 @@ impl Keeper<'_> {
         match owner {
             Owner::Unknown | Owner::Running(Some(_)) => true,
             Owner::Running(None) => false,
-            Owner::Gone(_) => !self.is_due(self.leave_at),
+            Owner::Gone(noticed) => !self.is_due(later(*noticed, SETTLE)),
             Owner::Ended { at, .. } => {
                 let uid = reference.uid.as_deref().unwrap_or_default();
                 !self.owes(uid) || !self.is_due(later(*at, LAST_WORD))

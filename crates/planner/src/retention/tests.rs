@@ -335,27 +335,3 @@ proptest! {
         }
     }
 }
-
-#[rstest]
-#[case::the_first_waits_for_the_second(&[0, 1], 1, 2)]
-#[case::both_at_once(&[0, 0], 0, 1)]
-#[case::but_not_for_ever(&[0, 12], 9, 10)]
-fn entries_of_jobs_that_are_deleted_one_after_another_leave_together(
-    #[case] noticed: &[i64],
-    #[case] still_there: i64,
-    #[case] gone: i64,
-) {
-    let mut object = NodeImage::new("node-1", NodeImageSpec::default());
-    for (number, _) in noticed.iter().enumerate() {
-        let image = ImageRef::parse(&format!("image-{number}:1")).unwrap();
-        let mut spec = object.spec.clone();
-        order::claim(&mut spec, &object, &image, &reference(&number.to_string()), at(0));
-        object.spec = spec;
-    }
-    let owner = |_: Entry<'_>, reference: &ObjectReference| {
-        let number: usize = reference.uid.as_ref().unwrap().parse().unwrap();
-        Owner::Gone(at(noticed[number]))
-    };
-    let left = |now| sweep(&object, object.spec.clone(), owner, at(now)).spec.images.len();
-    assert_eq!((left(still_there), left(gone)), (noticed.len(), 0));
-}
