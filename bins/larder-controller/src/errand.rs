@@ -15,7 +15,11 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(30);
 #[derive(Debug, Subcommand)]
 pub(crate) enum Errand {
     /// Apply the CRDs over whatever stands there, and wait until they are served
-    InstallCrds,
+    InstallCrds {
+        /// Also while OpenKruise serves the same kinds; otherwise that is refused, with exit code 3
+        #[arg(long)]
+        even_beside_openkruise: bool,
+    },
     /// Stop the controller, withdraw all orders, wait for the nodes to remove their pins, and free the jobs
     Uninstall {
         /// How long nodes may take
@@ -42,12 +46,15 @@ pub(crate) enum ErrandError {
     /// What was to be reached was not.
     #[error("{0}")]
     NotReached(String),
+    /// It would do harm, and trying again would change nothing.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Errand {
     pub(crate) async fn run(&self, client: Client, namespace: &str, identity: String) -> Result<(), ErrandError> {
         match self {
-            Self::InstallCrds => install_crds::run(client).await,
+            Self::InstallCrds { even_beside_openkruise } => install_crds::run(client, *even_beside_openkruise).await,
             Self::Uninstall { timeout_seconds } => {
                 uninstall::run(client, namespace, identity, Duration::from_secs(*timeout_seconds)).await
             }

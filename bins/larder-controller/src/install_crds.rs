@@ -1,6 +1,7 @@
 //! Puts our CRDs in their place, whoever's stand there: the older schema of another chart would silently drop our fields.
 //!
-//! Server-side apply with force, so that labels and annotations of others survive.
+//! Server-side apply with force, so that labels and annotations of others survive. Only while OpenKruise itself serves these
+//! kinds nothing is touched: its users would lose what works, and Larder would hand out nothing.
 
 use std::time::Duration;
 
@@ -9,17 +10,28 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
-use larder_controller::crd_check::shortcoming;
+use larder_controller::crd_check::{rivals, shortcoming};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::errand::{ErrandError, ask};
 
 /// Until an applied CRD is served.
 const SERVED: Duration = Duration::from_mins(1);
 
-pub(crate) async fn run(client: Client) -> Result<(), ErrandError> {
+/// `even_beside_openkruise`: a Larder that is installed already is not held back, its controller says what is in the way.
+pub(crate) async fn run(client: Client, even_beside_openkruise: bool) -> Result<(), ErrandError> {
+    let in_the_way = ask("look whether OpenKruise serves these kinds", rivals(&client)).await?;
+    if !in_the_way.is_empty() {
+        let sentence = in_the_way.join("; ");
+        if !even_beside_openkruise {
+            return Err(ErrandError::Refused(format!(
+                "{sentence}. Nothing was changed; docs/migrate-from-openkruise.md says how to go on"
+            )));
+        }
+        warn!(sentence, "Larder will hand out nothing until then");
+    }
     let definitions = Api::<CustomResourceDefinition>::all(client);
     for crd in larder_api::crds() {
         apply(&definitions, crd).await?;

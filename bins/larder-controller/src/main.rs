@@ -1,7 +1,8 @@
 //! The controller as a program: reads flags, connects, serves its health and runs until it is told to end. Given an
 //! [`errand`], it does that instead.
 //!
-//! Exit codes: 0 told to end, 1 ended by itself or the errand failed, 2 wrong flags or configuration.
+//! Exit codes: 0 told to end, 1 ended by itself or the errand failed, 2 wrong flags or configuration, 3 the errand was refused
+//! and need not be tried again.
 
 mod check;
 mod errand;
@@ -72,6 +73,7 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Args(_) | Self::Log(_) | Self::Connect(_) | Self::Listen { .. } => 2,
+            Self::Errand(ErrandError::Refused(_)) => 3,
             Self::System { .. } | Self::Run(_) | Self::Errand(_) => 1,
         }
     }

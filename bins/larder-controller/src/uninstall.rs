@@ -7,6 +7,9 @@
 //! 4. Jobs lose the finalizers of the software they were written for, and those under way say that they wait.
 //!
 //! A node that does not answer keeps its pins; it is named in the log, and the uninstall goes on.
+//!
+//! While OpenKruise serves these kinds, orders and finalizers are OpenKruise's: only the controller is stopped. So it is after
+//! an install that was refused for that reason and is taken back.
 
 mod jobs;
 mod nodes;
@@ -17,11 +20,12 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use larder_controller::crd_check::rivals;
 use larder_controller::lease::{Candidacy, Elector, Timing};
 use larder_controller::run::LEASE;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::errand::{ErrandError, ask};
 
@@ -37,6 +41,12 @@ pub(crate) async fn run(
     timeout: Duration,
 ) -> Result<(), ErrandError> {
     stop_controller(&client, namespace).await?;
+    let in_the_way = ask("look whether OpenKruise serves these kinds", rivals(&client)).await?;
+    if !in_the_way.is_empty() {
+        let sentence = in_the_way.join("; ");
+        warn!(sentence, "jobs and NodeImages are left to it as they are");
+        return delete_lease(client, namespace).await;
+    }
     let elector = Elector::new(
         client.clone(),
         Candidacy {
@@ -63,6 +73,10 @@ pub(crate) async fn run(
     // Its task ends after it gave the lease back; if it died, the lease expires.
     electing.await.ok();
     outcome?;
+    delete_lease(client, namespace).await
+}
+
+async fn delete_lease(client: Client, namespace: &str) -> Result<(), ErrandError> {
     let leases = Api::<Lease>::namespaced(client, namespace);
     match ask("delete the lease", leases.delete(LEASE, &DeleteParams::default())).await {
         Ok(_) => Ok(()),

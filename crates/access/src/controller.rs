@@ -28,17 +28,6 @@ fn cluster_rules(settings: &Settings) -> Vec<Rule> {
         Rule::new("events.k8s.io", &["events"], &["create", "patch"]),
         // Whether the CRDs are ours. By name: other people's schemas are large, and no business of ours.
         Rule::new("apiextensions.k8s.io", &["customresourcedefinitions"], READ).only(crd_names()),
-        // Whether OpenKruise serves these kinds, too. By name.
-        Rule::new("apps", &["daemonsets"], READ).only(vec![KRUISE_DAEMON.to_owned()]),
-        Rule::new(
-            "admissionregistration.k8s.io",
-            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-            READ,
-        )
-        .only(vec![
-            KRUISE_MUTATING_WEBHOOKS.to_owned(),
-            KRUISE_VALIDATING_WEBHOOKS.to_owned(),
-        ]),
         // A job loses the finalizer of the software it was written for, and is deleted when its TTL is over.
         Rule::new(
             KRUISE_GROUP,
@@ -71,11 +60,22 @@ fn cluster_rules(settings: &Settings) -> Vec<Rule> {
             &["get", "list", "watch", "create", "patch", "delete"],
         ),
     ];
+    rules.extend(rival_rules(READ));
     if settings.image_pull_jobs {
         // Pull secrets, in whatever namespace a job names them; by name only, never listed.
         rules.push(Rule::new("", &["secrets"], &["get"]));
     }
     rules
+}
+
+/// Whether OpenKruise serves these kinds, too. By name.
+pub(crate) fn rival_rules(verbs: &'static [&'static str]) -> [Rule; 2] {
+    let webhooks = &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    let of_kruise = [KRUISE_MUTATING_WEBHOOKS, KRUISE_VALIDATING_WEBHOOKS];
+    [
+        Rule::new("apps", &["daemonsets"], verbs).only(vec![KRUISE_DAEMON.to_owned()]),
+        Rule::new("admissionregistration.k8s.io", webhooks, verbs).only(of_kruise.map(str::to_owned).into()),
+    ]
 }
 
 /// The Lease. `create` cannot be narrowed to a name, because an object to be created has none yet when RBAC looks.

@@ -14,6 +14,9 @@ pub(crate) fn installer(settings: &Settings) -> Vec<Value> {
         // Server-side apply is a patch that also needs `create`, here with the name of the object.
         Rule::new("apiextensions.k8s.io", crds, &["get", "create", "patch"]).only(controller::crd_names()),
     ];
+    // While OpenKruise serves these kinds, its CRDs stay.
+    let rules = rules.into_iter().chain(controller::rival_rules(&["get"]));
+    let rules: Vec<Rule> = rules.collect();
     vec![
         object::service_account(settings, INSTALLER),
         object::cluster_role(INSTALLER, &rules),
@@ -40,6 +43,9 @@ pub(crate) fn uninstaller(settings: &Settings) -> Vec<Value> {
         ),
         Rule::new(KUBEEDGE_GROUP, &["imageprepulljobs/status"], &["patch"]),
     ];
+    // While OpenKruise serves these kinds, they are not ours to clean up.
+    let cluster = cluster.into_iter().chain(controller::rival_rules(&["get"]));
+    let cluster: Vec<Rule> = cluster.collect();
     let only_controller = || vec![CONTROLLER.to_owned()];
     let own_namespace = [
         // The controller is stopped first, and its Lease held, so that it does not hand out anew.

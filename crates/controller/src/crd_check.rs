@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 pub use self::compare::shortcoming;
+pub use self::rival::rivals;
 use crate::error_chain::chain;
 
 /// What is known about the CRDs.

@@ -137,6 +137,8 @@ containers:
     imagePullPolicy: {{ $values.image.pullPolicy }}
     args:
       {{- toYaml .args | nindent 6 }}
+    # So that `kubectl describe pod` shows what went wrong.
+    terminationMessagePolicy: FallbackToLogsOnError
     resources:
       requests: {cpu: 10m, memory: 32Mi}
       limits: {memory: 256Mi}

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -121,6 +122,82 @@ async fn crds_of_another_chart_are_replaced_and_a_second_time_changes_nothing() 
         replaced.metadata.annotations.unwrap()["meta.helm.sh/release-name"],
         "kruise"
     );
+}
+
+/// OpenKruise's daemon on two nodes, and a webhook that is asked about jobs.
+async fn serve_by_kruise(stage: &Stage) {
+    let labels = json!({ "control-plane": "daemon" });
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kruise-system" } });
+    let daemon = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": { "name": "kruise-daemon", "namespace": "kruise-system" },
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "daemon", "image": "kruise.invalid/daemon:1" }] },
+            },
+        },
+    });
+    let webhooks = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "kruise-validating-webhook-configuration" },
+        "webhooks": [{
+            "name": "vimagepulljob.kb.io", "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
+            "clientConfig": { "url": "https://127.0.0.1:1/" },
+            "rules": [{ "apiGroups": ["apps.kruise.io"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["imagepulljobs"] }],
+        }],
+    });
+    stage.apply(vec![namespace, daemon, webhooks]).await;
+    let daemons = Api::<DaemonSet>::namespaced(stage.client(), "kruise-system");
+    let status = json!({ "status": {
+        "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2,
+    } });
+    daemons
+        .patch_status("kruise-daemon", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn while_openkruise_serves_an_install_is_refused_and_an_uninstall_leaves_its_objects() {
+    let mut objects = larder_access::installer(&Settings::default());
+    objects.extend(larder_access::uninstaller(&Settings::default()));
+    objects.push(somebody_elses());
+    let stage = Stage::with(vec![], objects).await;
+    serve_by_kruise(&stage).await;
+    let definitions = Api::<CustomResourceDefinition>::all(stage.client());
+    let before = definitions.get(CRD).await.unwrap().resource_version();
+
+    let refused = stage.run("larder-installer", &["install-crds"]).await;
+    assert_eq!(refused.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    for sentence in [
+        "its DaemonSet kruise-system/kruise-daemon runs on 2 nodes. Turn it off with",
+        "its kruise-validating-webhook-configuration is asked about them. Turn that off with",
+        "Nothing was changed",
+    ] {
+        assert!(said.contains(sentence), "{said}");
+    }
+    assert_eq!(definitions.get(CRD).await.unwrap().resource_version(), before);
+
+    let forced = ["install-crds", "--even-beside-openkruise"];
+    let forced = stage.run("larder-installer", &forced).await;
+    assert!(forced.status.success(), "{}", String::from_utf8_lossy(&forced.stderr));
+
+    let nodes = Api::<NodeImage>::all(stage.client());
+    let node = json!({ "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": { "name": "n1" }, "spec": {} });
+    nodes
+        .create(&PostParams::default(), &serde_json::from_value(node).unwrap())
+        .await
+        .unwrap();
+    let uninstalled = stage.run("larder-uninstaller", &["uninstall"]).await;
+    assert!(
+        uninstalled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&uninstalled.stderr)
+    );
+    nodes.get("n1").await.unwrap();
 }
 
 #[tokio::test]

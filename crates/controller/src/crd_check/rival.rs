@@ -27,6 +27,32 @@ pub(super) const WATCHED: usize = 3;
 /// The name of what was looked at, and a sentence if it is in the way.
 pub(super) type Found = (String, Result<Option<String>, watcher::Error>);
 
+/// What of OpenKruise is in the way at this moment, a sentence for each. What this API server does not serve, or does not let
+/// us see, is not in the way.
+pub async fn rivals(client: &Client) -> Result<Vec<String>, Error> {
+    let daemons = Api::<DaemonSet>::namespaced(client.clone(), KRUISE_NAMESPACE);
+    let mutating = Api::<MutatingWebhookConfiguration>::all(client.clone());
+    let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone());
+    let (daemon, mutating, validating) = futures::join!(
+        daemons.get_opt(KRUISE_DAEMON),
+        mutating.get_opt(KRUISE_MUTATING_WEBHOOKS),
+        validating.get_opt(KRUISE_VALIDATING_WEBHOOKS),
+    );
+    let sentences = [
+        shown(daemon)?.as_ref().and_then(daemon_is_in_the_way),
+        shown(mutating)?.as_ref().and_then(mutating_are_in_the_way),
+        shown(validating)?.as_ref().and_then(validating_are_in_the_way),
+    ];
+    Ok(sentences.into_iter().flatten().collect())
+}
+
+fn shown<K>(answer: Result<Option<K>, Error>) -> Result<Option<K>, Error> {
+    match answer {
+        Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(None),
+        answer => answer,
+    }
+}
+
 /// One stream for each part of OpenKruise that may be in the way. One that this API server does not serve, or does not let
 /// us see, says once that nothing is in the way and ends.
 pub(super) fn streams(client: &Client) -> Vec<BoxStream<'static, Found>> {
@@ -39,24 +65,12 @@ pub(super) fn streams(client: &Client) -> Vec<BoxStream<'static, Found>> {
         look(
             Api::<MutatingWebhookConfiguration>::all(client.clone()),
             KRUISE_MUTATING_WEBHOOKS,
-            |found| {
-                let webhooks = found.webhooks.as_deref().unwrap_or_default();
-                webhooks_are_in_the_way(
-                    KRUISE_MUTATING_WEBHOOKS,
-                    webhooks.iter().filter_map(|webhook| webhook.rules.as_ref()),
-                )
-            },
+            mutating_are_in_the_way,
         ),
         look(
             Api::<ValidatingWebhookConfiguration>::all(client.clone()),
             KRUISE_VALIDATING_WEBHOOKS,
-            |found| {
-                let webhooks = found.webhooks.as_deref().unwrap_or_default();
-                webhooks_are_in_the_way(
-                    KRUISE_VALIDATING_WEBHOOKS,
-                    webhooks.iter().filter_map(|webhook| webhook.rules.as_ref()),
-                )
-            },
+            validating_are_in_the_way,
         ),
     ]
 }
@@ -105,6 +119,16 @@ fn daemon_is_in_the_way(daemon: &DaemonSet) -> Option<String> {
              Turn it off with OpenKruise's feature gate KruiseDaemon=false"
         )
     })
+}
+
+fn mutating_are_in_the_way(found: &MutatingWebhookConfiguration) -> Option<String> {
+    let rules = found.webhooks.iter().flatten().filter_map(|hook| hook.rules.as_ref());
+    webhooks_are_in_the_way(KRUISE_MUTATING_WEBHOOKS, rules)
+}
+
+fn validating_are_in_the_way(found: &ValidatingWebhookConfiguration) -> Option<String> {
+    let rules = found.webhooks.iter().flatten().filter_map(|hook| hook.rules.as_ref());
+    webhooks_are_in_the_way(KRUISE_VALIDATING_WEBHOOKS, rules)
 }
 
 fn webhooks_are_in_the_way<'a>(name: &str, rules: impl Iterator<Item = &'a Vec<RuleWithOperations>>) -> Option<String> {
