@@ -235,9 +235,9 @@ pub(crate) struct Status {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Namespace that Larder is installed in
-    #[arg(long, value_name = "NAME", default_value = larder_api::names::LARDER_NAMESPACE)]
-    pub(crate) system_namespace: String,
+    /// Namespace that Larder is installed in; not given, it is looked for
+    #[arg(long, value_name = "NAME")]
+    pub(crate) system_namespace: Option<String>,
 
     /// Form of the output
     #[arg(long, short, value_enum, default_value_t = Format::Table)]

@@ -28,7 +28,7 @@ struct Report {
 
 pub(crate) async fn run(cluster: &Cluster, arguments: Doctor) -> Result<(), Failure> {
     let client = client::connect(cluster).await?;
-    let facts = Box::pin(gather::gather(&client, &arguments.system_namespace)).await?;
+    let facts = Box::pin(gather::gather(&client, arguments.system_namespace.as_deref())).await?;
     let report = Report::of(diagnose(&facts));
     output::value(arguments.output, &report, || report.shown(output::width()))?;
     report.outcome()

@@ -56,6 +56,8 @@ pub(super) struct Rivals {
 #[derive(Clone, Debug)]
 pub(super) struct System {
     pub(super) namespace: String,
+    /// Other namespaces that have a controller, too.
+    pub(super) elsewhere: Vec<String>,
     pub(super) exists: Seen<bool>,
     pub(super) lease: Seen<Option<Lease>>,
     pub(super) controllers: Seen<Vec<Pod>>,

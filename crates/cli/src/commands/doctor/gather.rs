@@ -1,6 +1,7 @@
 //! Looks at a cluster. What may not be looked at is a fact too; only a server that does not answer at all is an error.
 
 mod parts;
+mod place;
 mod rights;
 mod surroundings;
 
@@ -16,20 +17,21 @@ use crate::failure::Failure;
 /// Longest time of one request.
 const REQUEST: Duration = Duration::from_secs(10);
 
-/// Everything that the diagnosis needs.
-pub(super) async fn gather(client: &Client, namespace: &str) -> Result<Facts, Failure> {
+/// Everything that the diagnosis needs. Without a namespace, Larder is looked for.
+pub(super) async fn gather(client: &Client, namespace: Option<&str>) -> Result<Facts, Failure> {
     let server = server(client).await?;
+    let (namespace, elsewhere) = place::find(client, namespace).await;
     let (crds, rivals, nodes, system) = futures::join!(
         surroundings::crds(client),
         surroundings::rivals(client),
         parts::nodes(client),
-        parts::system(client, namespace),
+        parts::system(client, &namespace, elsewhere),
     );
     let some_node = nodes.iter().flatten().find(|node| node.has_node_image);
     let some_node = some_node.map(|node| node.name.clone());
     let (policy, rights) = futures::join!(
         surroundings::policy(client, some_node.as_deref()),
-        rights::rights(client, namespace),
+        rights::rights(client, &namespace),
     );
     Ok(Facts {
         server,

@@ -6,7 +6,12 @@ use crate::commands::doctor::facts::{Facts, Pod, System};
 pub(super) fn controller(facts: &Facts) -> Area {
     let system = &facts.system;
     let mut findings = Vec::new();
-    let leads = lease(system, &mut findings);
+    let elsewhere = elsewhere(system);
+    let leads = match &elsewhere {
+        Some(_) if is_bare(system) => None,
+        Some(_) | None => lease(system, &mut findings),
+    };
+    findings.extend(elsewhere);
     if let Ok(pods) = &system.controllers {
         for pod in pods.iter().filter(|pod| !pod.ready) {
             let why = pod.trouble.as_deref().unwrap_or("it does not say why");
@@ -37,9 +42,42 @@ pub(super) fn controller(facts: &Facts) -> Area {
     }
     Area {
         name: "controller",
-        fine: format!("{} leads.", leads.as_deref().unwrap_or("A replica")),
+        fine: format!(
+            "{} leads, in namespace {}.",
+            leads.as_deref().unwrap_or("A replica"),
+            system.namespace
+        ),
         findings,
     }
+}
+
+/// Controllers of two namespaces know nothing of each other. One that is not where we look is what was meant, perhaps.
+fn elsewhere(system: &System) -> Option<Finding> {
+    let others: Vec<&str> = system.elsewhere.iter().map(String::as_str).collect();
+    let first = others.first()?;
+    let here = &system.namespace;
+    Some(if is_bare(system) {
+        Finding::problem(
+            format!(
+                "A controller is installed in another namespace than {here}: {}.",
+                names(&others)
+            ),
+            format!("Look there: larder doctor --system-namespace {first}"),
+        )
+    } else {
+        Finding::problem(
+            format!(
+                "Controllers are installed in {here} and also in {}; each hands out by itself, and they undo each other's work.",
+                names(&others)
+            ),
+            "Uninstall all but one: helm list --all-namespaces",
+        )
+    })
+}
+
+/// Nothing of a controller was seen where we look.
+fn is_bare(system: &System) -> bool {
+    matches!(system.lease, Ok(None)) && pods(system).next().is_none()
 }
 
 /// Whether jobs are turned off, as far as the controller's pods show.

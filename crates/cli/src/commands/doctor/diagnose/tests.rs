@@ -46,6 +46,7 @@ fn healthy() -> Facts {
         rivals: Ok(Rivals::default()),
         system: System {
             namespace: "larder-system".into(),
+            elsewhere: vec![],
             exists: Ok(true),
             lease: Ok(Some(Lease {
                 holder: Some("larder-controller-1".into()),
@@ -84,7 +85,7 @@ fn a_healthy_cluster_has_nothing_wrong() {
     cluster: Kubernetes v1.36.3.
     crds: All four CRDs can hold what Larder writes.
     others: Nobody else serves the same kinds.
-    controller: larder-controller-1 leads.
+    controller: larder-controller-1 leads, in namespace larder-system.
     agents: An agent answers on all 2 nodes.
     policy: A status is refused to whoever is not its node; tried.
     rights: The controller and the agents may do what they have to.
@@ -138,6 +139,14 @@ fn agent(facts: &mut Facts, change: impl Fn(&mut Agent)) {
 #[case::never_led(
     |facts: &mut Facts| { facts.system.lease = Ok(None); facts.system.controllers = Ok(vec![]); },
     "controller", Level::Problem, "No controller has ever led: there is no Lease larder-controller in larder-system, and no pod."
+)]
+#[case::in_another_namespace(
+    |facts: &mut Facts| { facts.system.elsewhere = vec!["pantry".into()]; facts.system.exists = Ok(false); facts.system.lease = Ok(None); facts.system.controllers = Ok(vec![]); },
+    "controller", Level::Problem, "A controller is installed in another namespace than larder-system: pantry."
+)]
+#[case::installed_twice(
+    |facts: &mut Facts| facts.system.elsewhere = vec!["pantry".into()],
+    "controller", Level::Problem, "Controllers are installed in larder-system and also in pantry; each hands out by itself, and they undo each other's work."
 )]
 #[case::pods_that_never_led(
     |facts: &mut Facts| facts.system.lease = Ok(None),

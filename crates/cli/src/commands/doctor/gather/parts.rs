@@ -26,7 +26,7 @@ const WATCHED: Duration = Duration::from_secs(12);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
-pub(super) async fn system(client: &Client, namespace: &str) -> System {
+pub(super) async fn system(client: &Client, namespace: &str, elsewhere: Vec<String>) -> System {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let pods: Api<PodObject> = Api::namespaced(client.clone(), namespace);
     let all = ListParams::default();
@@ -51,6 +51,7 @@ pub(super) async fn system(client: &Client, namespace: &str) -> System {
     };
     System {
         namespace: namespace.to_owned(),
+        elsewhere,
         exists: exists.map(|found| found.is_some()),
         lease,
         controllers: of(CONTROLLER),
