@@ -10,3 +10,4 @@ mod kruise;
 mod refusals;
 mod render;
 mod rights;
+mod selectors;

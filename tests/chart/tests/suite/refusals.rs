@@ -31,10 +31,54 @@ async fn complaint(values: &str) -> String {
     "hostsDir /etc/certs.d is not below runtime.configDir /etc/containerd"
 )]
 #[case::no_certificate("extraCA.pem=hello", "does not match pattern")]
+#[case::no_number_of_agents(
+    "agent.updateStrategy.maxUnavailable=foo",
+    "'/agent/updateStrategy/maxUnavailable': 'foo' does not match"
+)]
+#[case::no_agent_would_ever_be_replaced("agent.updateStrategy.maxUnavailable=0", "minimum: got 0, want 1")]
+#[case::more_than_all(
+    "controller.podDisruptionBudget.maxUnavailable=150%",
+    "'150%' does not match pattern"
+)]
+#[case::no_port("agent.port=70000", "'/agent/port': maximum: got 70,000, want 65,535")]
+#[case::no_amount_of_memory(
+    "controller.resources.limits.memory=lots",
+    "'/controller/resources/limits/memory': 'lots' does not match"
+)]
+#[case::misspelt_resources("agent.resources.limit.cpu=1", "additional properties 'limit' not allowed")]
+#[case::no_duration("monitoring.podMonitor.interval=often", "'often' does not match pattern")]
+#[case::no_proxy_of_this_kind(
+    "proxy.https=socks5://proxy:1080",
+    "'/proxy/https': 'socks5://proxy:1080' does not match"
+)]
+#[case::no_address("kubeEdge.metaServer=http://", "'http://' does not match pattern")]
+#[case::a_secret_without_a_name("imagePullSecrets[0].nam=x", "missing property 'name'")]
+#[case::no_such_operator("agent.tolerations[0].operator=Always", "value must be one of 'Exists', 'Equal'")]
+#[case::no_tag("image.tag=two words", "'two words' does not match pattern")]
+#[case::no_name_of_a_namespace("installation.namespace=Pantry", "'Pantry' does not match pattern")]
 #[tokio::test]
 async fn refuses(#[case] value: &str, #[case] sentence: &str) {
     let error = complaint(&format!("--set={value}")).await;
     assert!(error.contains(sentence), "{error}");
+}
+
+/// What the patterns must let through.
+#[rstest]
+#[case::agents_by_number("agent.updateStrategy.maxUnavailable=3")]
+#[case::agents_by_share("agent.updateStrategy.maxUnavailable=100%")]
+#[case::fraction_of_a_processor("agent.resources.limits.cpu=0.5")]
+#[case::large_numbers("controller.resources.limits.memory=1.5Gi")]
+#[case::no_limit("agent.resources.limits.cpu=null")]
+#[case::durations("monitoring.serviceMonitor.interval=1m30s")]
+#[case::proxy_with_a_password("proxy.http=http://me:secret@proxy.example:3128/")]
+#[case::proxy_by_address("proxy.https=10.0.0.1:3128")]
+#[case::tag_with_a_digest("image.tag=0.1.0@sha256:0123456789012345678901234567890123456789012345678901234567890123")]
+#[case::registry_with_a_port("image.registry=registry.example.com:5000/larder")]
+#[case::toleration("controller.tolerations[0].key=dedicated,controller.tolerations[0].effect=NoSchedule")]
+#[tokio::test]
+async fn accepts(#[case] value: &str) {
+    let arguments = ["--kube-version=1.36.0".to_owned(), format!("--set={value}")];
+    chart::template(&arguments).await.unwrap();
 }
 
 #[tokio::test]
