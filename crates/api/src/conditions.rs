@@ -34,7 +34,7 @@ pub mod reasons {
     /// The job says something that cannot be carried out; its message says what to change. Of [`super::FAILED`].
     pub const INVALID_SPEC: &str = "InvalidSpec";
 
-    /// Work is being handed out or waited for. Of [`super::PROGRESSING`].
+    /// Nodes are at work. Of [`super::PROGRESSING`].
     pub const PULLING: &str = "Pulling";
 
     /// `parallelism: 0`, or the whole fleet is paused. Of [`super::PROGRESSING`].
@@ -42,6 +42,18 @@ pub mod reasons {
 
     /// A pull secret does not exist yet. Of [`super::PROGRESSING`].
     pub const SECRET_MISSING: &str = "SecretMissing";
+
+    /// The whole fleet has as many pulls as `--max-active-pulls` allows, and none of them is this job's. Of
+    /// [`super::PROGRESSING`].
+    pub const FLEET_LIMIT: &str = "FleetLimit";
+
+    /// No node is at work, and none can be given work: those that are left are not ready, full or silent, or the job is about
+    /// to begin. Of [`super::PROGRESSING`].
+    pub const WAITING: &str = "Waiting";
+
+    /// Every node is done, and the job goes on: it looks again each day, and serves nodes that join. Of
+    /// [`super::PROGRESSING`], jobs that never end alone.
+    pub const FOLLOWING: &str = "Following";
 
     /// The job has ended. Of [`super::PROGRESSING`], when false.
     pub const FINISHED: &str = "Finished";

@@ -11,6 +11,7 @@ pub use larder_planner::explain::Explanation;
 use larder_planner::prepull::SecretRef;
 use larder_planner::prepull::explain::after_the_end as ended_prepull;
 use larder_planner::progress::Hold;
+use larder_planner::status::names_fleet_limit;
 use thiserror::Error;
 
 use crate::core::read_secret;
@@ -53,7 +54,10 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
         forbidden: Vec::new(),
     });
     let status = job.status.as_ref();
-    let mut found = look(job, objects, now)?.explain_job(hold, now).map_err(NotServed)?;
+    let message = status.and_then(|status| status.message.as_deref());
+    let capped = message.is_some_and(names_fleet_limit);
+    let mut index = look(job, objects, now)?;
+    let mut found = index.explain_job(hold, capped, now).map_err(NotServed)?;
     let Some(status) = status else {
         unseen(&mut found);
         return Ok(found);

@@ -18,6 +18,7 @@ mod credentials;
 mod desk;
 mod explain;
 mod jobs;
+mod line;
 mod lists;
 mod nodes;
 mod notes;
@@ -43,6 +44,7 @@ use std::num::NonZeroUsize;
 use jiff::Timestamp;
 use larder_planner::NodeKey;
 
+use larder_planner::fleet::Share;
 use self::agenda::Agenda;
 pub(crate) use self::desk::{ObjectAction, ObjectAnswer, Target};
 pub(crate) use self::jobs::JobKey;
@@ -50,6 +52,8 @@ use self::jobs::{JobId, JobRecord};
 use self::lists::ListRecord;
 use self::nodes::NodeRecord;
 pub(crate) use self::nodes::{NodeAction, NodeAnswer};
+#[cfg(test)]
+use self::nodes::Order;
 pub(crate) use self::notes::Note;
 use self::notes::Notes;
 pub(crate) use self::observe::{Kind, Seen};
@@ -96,9 +100,13 @@ pub(crate) struct Index {
     /// CloudCore may write for all edge nodes.
     accepts_cloudcore: bool,
     /// Slots that all running jobs hold together.
+    /// Jobs that run.
+    running: usize,
     slots: usize,
-    /// Jobs that would hand out more if the whole fleet's limit allowed it.
-    starved: BTreeSet<JobId>,
+    /// Jobs that would hand out more if the whole fleet's limit allowed it, whoever is next first.
+    starved: BTreeSet<(Share, JobId)>,
+    /// Hand-outs so far: the younger, the later the next one.
+    served: u64,
 }
 
 impl Index {
@@ -123,8 +131,10 @@ impl Index {
             unfolded: VecDeque::new(),
             accepts_cloudcore: false,
             slots: 0,
+            running: 0,
             starved: BTreeSet::new(),
         }
+            served: 0,
     }
 
     /// From now on nothing is sealed for edge nodes: CloudCore may write in the name of each of them.
@@ -156,7 +166,7 @@ impl Index {
         }
         self.secrets = Secrets::default();
         self.starved.clear();
-        self.slots = 0;
+        (self.running, self.slots) = (0, 0);
     }
 
     /// Decides for everybody who has to be looked at.
@@ -193,7 +203,7 @@ impl Index {
         Sizes {
             slots: self.slots,
             nodes: self.nodes.len(),
-            running_jobs: self.jobs.values().filter(|job| job.is_running()).count(),
+            running_jobs: self.running,
             dropped_notes: self.notes.dropped,
         }
     }

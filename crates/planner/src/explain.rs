@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use larder_api::contract::Answer;
 use larder_model::{ByteSize, Reason};
 
-use crate::progress::{Hold, Progress};
+use crate::progress::{Hold, NoLogin, Progress};
 use crate::seat::{Pending, Seat, Tally};
 use crate::view::ClaimView;
 
@@ -73,13 +73,19 @@ impl Progress {
             return "Is not served: more nodes failed than failurePolicy.maxFailures allows.".to_owned();
         }
         let ahead = self.queue.iter().take_while(|(_, name)| &**name != node).count();
+        if self.capped {
+            return format!("Waits, {ahead} nodes are before it: {FLEET_LIMIT}.");
+        }
         if self.counts.slots < parallelism {
-            return format!("Is next, {ahead} before it; the fleet's limit on active pulls is reached.");
+            return format!("Is about to be served, {ahead} nodes are before it.");
         }
         let busy = self.counts.slots;
         format!("Waits for its turn: {busy} of {parallelism} slots are taken, {ahead} nodes are before it.")
     }
 }
+
+/// Why a job gets fewer nodes at once than it asks for.
+pub(crate) const FLEET_LIMIT: &str = "the whole fleet has as many pulls as --max-active-pulls allows";
 
 fn say(state: &'static str, reason: Option<Reason>, sentence: String) -> Explanation {
     Explanation {
@@ -94,6 +100,20 @@ fn failure(reason: Reason, retry: Option<Timestamp>) -> String {
         .map(|moment| format!(" It is tried again at {moment}."))
         .unwrap_or_default();
     format!("{}{again}", reason.advice())
+}
+
+/// What Secrets that are of no use mean for the job; None if there are none.
+pub(crate) fn no_logins_sentence(no_logins: &[NoLogin]) -> Option<String> {
+    let said = |NoLogin { registry, secrets }: &NoLogin| {
+        let (noun, verb) = if secrets.len() == 1 {
+            ("secret", "holds")
+        } else {
+            ("secrets", "hold")
+        };
+        format!("the pull {noun} {} {verb} no login for {registry}", secrets.join(", "))
+    };
+    let all: Vec<String> = no_logins.iter().map(said).collect();
+    (!all.is_empty()).then(|| format!("{}, which is asked without one", all.join(", ")))
 }
 
 /// What Secrets that cannot be used mean for the job.
@@ -222,8 +242,10 @@ mod tests {
         let capped = queued(|progress| drop(progress.decide(0, at(0))));
         assert_eq!(
             capped,
-            "Is next, 2 before it; the fleet's limit on active pulls is reached."
+            "Waits, 2 nodes are before it: the whole fleet has as many pulls as --max-active-pulls allows."
         );
+        let soon = queued(|_| {});
+        assert_eq!(soon, "Is about to be served, 2 nodes are before it.");
         let fleet = queued(|progress| progress.hold(Some(Hold::FleetPaused)));
         assert_eq!(fleet, "Waits: handing out is paused for the whole fleet.");
         let secret = queued(|progress| {

@@ -9,6 +9,7 @@
 //! | [`campaign`] | what is asked for? |
 //! | [`select`] | which nodes? |
 //! | [`progress`] | where does it stand, which node is next, which order is taken back? |
+//! | [`fleet`] | how do jobs share what the whole fleet may pull at once? |
 //! | [`finish`] | is it over? |
 //! | [`refresh`] | when does a job that never ends look again? |
 //! | [`order`] | what is written into a node's NodeImage? |
@@ -25,6 +26,7 @@
 pub mod campaign;
 pub mod explain;
 pub mod finish;
+pub mod fleet;
 pub mod jitter;
 pub mod node;
 pub mod order;

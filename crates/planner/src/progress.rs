@@ -60,6 +60,16 @@ pub enum Hold {
     ReadingSecrets,
 }
 
+/// Secrets of a job that hold no login for the registry of an image. The image is pulled without one, which is what somebody
+/// may want who names the same Secrets for all images.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NoLogin {
+    /// The registry.
+    pub registry: String,
+    /// The Secrets, as `namespace/name`.
+    pub secrets: Vec<String>,
+}
+
 /// Where a campaign stands.
 #[derive(Clone, Debug)]
 pub struct Progress {
@@ -71,6 +81,9 @@ pub struct Progress {
     pub(crate) counts: Counts,
     pub(crate) failed: BTreeSet<NodeKey>,
     pub(crate) hold: Option<Hold>,
+    pub(crate) no_logins: Vec<NoLogin>,
+    /// Nodes wait for nothing but the fleet's limit.
+    pub(crate) capped: bool,
     pub(crate) empty_since: Timestamp,
     pub(crate) meter: Meter,
     recalls: BTreeSet<NodeKey>,
@@ -96,6 +109,8 @@ impl Progress {
             counts: Counts::default(),
             failed: BTreeSet::new(),
             hold: None,
+            no_logins: Vec::new(),
+            capped: false,
             empty_since: started,
             meter: Meter::default(),
             recalls: BTreeSet::new(),
@@ -149,9 +164,24 @@ impl Progress {
         self.rebook(node, now);
     }
 
+    /// Whether a node has the order, is about to get it, or has answered it.
+    pub fn has_order(&self, node: &str) -> bool {
+        let seat = self.seats.get(node).map(|booked| &booked.seat);
+        seat.is_some_and(|seat| seat.pending.is_some() || seat.view.claim.is_some())
+    }
+
     /// Takes in an edit of the job. Views of all nodes follow, if what is claimed changed.
     pub fn edit(&mut self, campaign: Campaign, now: Timestamp) {
         let again = campaign.tries_again_after(&self.campaign);
+        self.replace_campaign(campaign, again, now);
+    }
+
+    /// Takes in what a change of the nodes makes of the job. Nobody edited it, so nobody who failed is tried again.
+    pub fn amend(&mut self, campaign: Campaign, now: Timestamp) {
+        self.replace_campaign(campaign, false, now);
+    }
+
+    fn replace_campaign(&mut self, campaign: Campaign, again: bool, now: Timestamp) {
         self.campaign = campaign;
         let nodes: Vec<NodeKey> = self.seats.keys().cloned().collect();
         for node in nodes {
@@ -170,6 +200,16 @@ impl Progress {
     /// Stops or resumes handing out.
     pub fn hold(&mut self, hold: Option<Hold>) {
         self.hold = hold;
+    }
+
+    /// Notes for which images the job's Secrets are of no use.
+    pub fn lacks_logins(&mut self, no_logins: Vec<NoLogin>) {
+        self.no_logins = no_logins;
+    }
+
+    /// Notes whether the whole fleet's limit keeps nodes waiting; [`Self::decide`] does so by itself.
+    pub fn cap(&mut self, capped: bool) {
+        self.capped = capped;
     }
 
     /// Whether handing out is stopped.
@@ -192,6 +232,7 @@ impl Progress {
             self.start(&node, now);
             steps.push(Step::HandOut(node));
         }
+        self.capped = self.wants_allowance();
         steps
     }
 

@@ -10,9 +10,9 @@ use larder_api::progress::JobProgress;
 use larder_model::Reason;
 
 use crate::campaign::whole_seconds;
-use crate::explain::secrets_sentence;
+use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence};
 use crate::finish::{End, NO_NODE_GRACE};
-use crate::progress::{Hold, Progress};
+use crate::progress::{Counts, Hold, Progress};
 use crate::seat::Tally;
 
 mod condition;
@@ -46,7 +46,7 @@ impl Progress {
                 self.condition_reason(),
                 &self.note(&tally).unwrap_or_else(|| self.upstream()),
             ),
-            Some(end) => conditions.ended(verdict(end, &tally), &sentence(end, &tally)),
+            Some(end) => conditions.ended(verdict(end, &tally), &self.last_words(end, &tally)),
         }
         ImagePullJobStatus {
             start_time: Some(Time(whole_seconds(self.started))),
@@ -167,8 +167,26 @@ impl Progress {
         if self.too_many_failures() {
             return Some("too many nodes failed, waits for the pulls that are under way".to_owned());
         }
+        let mut notes = Vec::new();
+        if self.capped {
+            notes.push(FLEET_LIMIT.to_owned());
+        }
+        notes.extend(no_logins_sentence(&self.no_logins));
         let reasons = outcome.reasons();
-        (!reasons.is_empty()).then(|| format!("nodes that wait or failed: {reasons}"))
+        if !reasons.is_empty() {
+            notes.push(format!("nodes that wait or failed: {reasons}"));
+        }
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+
+    /// How it ended. Whoever was refused wants to know that no login was sent.
+    fn last_words(&self, end: End, outcome: &Outcome) -> String {
+        let said = sentence(end, outcome);
+        let refused = outcome.reasons.iter().any(|(reason, _)| *reason == Reason::AuthDenied);
+        match no_logins_sentence(&self.no_logins).filter(|_| refused) {
+            Some(no_logins) => format!("{said}; {no_logins}"),
+            None => said,
+        }
     }
 
     fn condition_reason(&self) -> &'static str {
@@ -177,9 +195,28 @@ impl Progress {
             Some(Hold::FleetPaused) => reasons::PAUSED,
             _ if self.campaign.parallelism == 0 => reasons::PAUSED,
             _ if self.counts.desired == 0 => reasons::NO_NODES_MATCHED,
-            Some(Hold::ReadingSecrets) | None => reasons::PULLING,
+            Some(Hold::ReadingSecrets) | None => self.pace_reason(),
         }
     }
+
+    /// What a job does that nothing holds.
+    pub(crate) fn pace_reason(&self) -> &'static str {
+        let Counts { active, desired, .. } = self.counts;
+        if 0 < active {
+            reasons::PULLING
+        } else if self.capped {
+            reasons::FLEET_LIMIT
+        } else if self.campaign.is_endless() && self.counts.finished() == desired {
+            reasons::FOLLOWING
+        } else {
+            reasons::WAITING
+        }
+    }
+}
+
+/// Whether a job's message says that the whole fleet's limit keeps its nodes waiting.
+pub fn names_fleet_limit(message: &str) -> bool {
+    message.contains(FLEET_LIMIT)
 }
 
 /// The status of a job that says something that cannot be carried out.

@@ -14,10 +14,12 @@ use super::jobs::Refusal;
 use super::prepulls::{Work, candidate};
 
 impl Index {
-    /// Explains every node to the one job that this index has seen; or says why it is not served.
+    /// Explains every node to the one job that this index has seen; or says why it is not served. `capped`: the controller says
+    /// that the whole fleet's limit keeps nodes waiting.
     pub(crate) fn explain_job(
         &mut self,
         hold: Option<Hold>,
+        capped: bool,
         now: Timestamp,
     ) -> Result<Vec<(String, Explanation)>, String> {
         let Some((id, record)) = self.jobs.iter().next() else {
@@ -33,6 +35,7 @@ impl Index {
             return Err("it does not run".to_owned());
         };
         running.progress.hold(hold);
+        running.progress.cap(capped);
         let Some(running) = self.running(id) else {
             return Err("it does not run".to_owned());
         };

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use larder_api::{ImagePrePullJob, ImagePullJob};
 use larder_planner::campaign::{Campaign, Ending};
 use larder_planner::finish::End;
+use larder_planner::fleet::Share;
 use larder_planner::select::SelectBy;
 use larder_planner::{NodeKey, Progress};
 
@@ -70,7 +71,9 @@ pub(super) struct Running {
     /// Whether these pods were all seen; true for jobs without podSelector.
     pub(super) sees_pods: bool,
     /// What it has of the whole fleet's slots.
-    pub(super) slots: usize,
+    pub(super) share: Share,
+    /// Its place among those that wait for more of them.
+    pub(super) waits_as: Option<Share>,
     /// A node was denied with the credentials it had; the Secrets are read again after this moment.
     pub(super) recheck: Option<Timestamp>,
     /// What an ImagePrePullJob has beside its progress.
@@ -107,7 +110,8 @@ impl Running {
             progress,
             pods: BTreeMap::new(),
             sees_pods: !by_pods,
-            slots: 0,
+            share: Share::default(),
+            waits_as: None,
             recheck: None,
             work: work.map(Box::new),
         }
@@ -305,6 +309,7 @@ impl Index {
             JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => {
                 let running = Running::new(Progress::new(campaign, started), None);
                 record.state = JobState::Running(Box::new(running));
+                self.running += 1;
                 true
             }
         };
@@ -324,20 +329,10 @@ impl Index {
         self.forget_slots(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             record.state = state;
+            self.running -= usize::from(record.is_running());
         }
         self.forget_unused_secrets();
         self.settle_pods();
-    }
-
-    /// The whole fleet's count no longer holds a job's slots.
-    fn forget_slots(&mut self, id: JobId) {
-        self.starved.remove(&id);
-        let Some(running) = self.running_mut(id) else {
-            return;
-        };
-        let slots = std::mem::take(&mut running.slots);
-        self.slots -= slots;
-        self.wake_starved();
     }
 
     /// Every node on which a job has an entry, or may get one, is looked at.
@@ -400,6 +395,49 @@ mod tests {
     use crate::index::Limits;
 
     #[test]
+    #[test]
+    fn running_jobs_are_counted_as_they_come_and_go() {
+        let mut index = Index::new(Limits {
+            max_active_pulls: None,
+            pause: false,
+            serve_jobs: true,
+        });
+        let now = Timestamp::UNIX_EPOCH;
+        let job = |name: &str, status: Value, image: &str| {
+            let job = json!({
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+                "metadata": {"name": name, "namespace": "team", "uid": name},
+                "spec": {"image": image}, "status": status,
+            });
+            serde_json::from_value(job).unwrap()
+        };
+        let over = || json!({"completionTime": "2026-01-01T00:00:00Z"});
+        let key = |name: &str| JobKey {
+            namespace: "team".to_owned(),
+            name: name.to_owned(),
+        };
+        let count = |index: &Index| {
+            let counted = index.jobs.values().filter(|job| job.is_running()).count();
+            assert_eq!(index.sizes().running_jobs, counted);
+            counted
+        };
+        index.see_job(job("a", Value::Null, "nginx"), now);
+        index.see_job(job("b", Value::Null, "nginx"), now);
+        index.see_job(job("c", over(), "nginx"), now);
+        index.see_job(job("d", Value::Null, "UPPER/case"), now);
+        assert_eq!(count(&index), 2);
+        index.see_job(job("a", Value::Null, "redis"), now);
+        assert_eq!(count(&index), 2, "an edit starts no second one");
+        index.see_job(job("a", over(), "redis"), now);
+        assert_eq!(count(&index), 1);
+        index.job_gone(&key("a"), now);
+        index.job_gone(&key("b"), now);
+        assert_eq!(count(&index), 0);
+        index.see_job(job("e", Value::Null, "nginx"), now);
+        index.begin_anew();
+        assert_eq!(count(&index), 0);
+    }
+
     fn a_job_whose_status_somebody_cleared_is_served_again() {
         let mut index = Index::new(Limits {
             max_active_pulls: None,

@@ -2,10 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use larder_planner::finish::End;
+use larder_planner::progress::Step;
 use tracing::info;
 
+use super::Index;
 use super::jobs::{Ended, JobId, JobState};
-use super::{Index, Limits};
 
 /// Between two looks at one job that nothing but time asks for.
 const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(10);
@@ -33,33 +34,22 @@ impl Index {
     fn run_job(&mut self, id: JobId, now: Timestamp) {
         self.show_overdue(id, now);
         let (hold, ask_again) = self.hold_for(id, now);
-        let Limits { max_active_pulls, .. } = self.limits;
-        let others = self.slots;
-        let allowance = max_active_pulls.map_or(usize::MAX, |max| max.get().saturating_sub(others));
+        let allowance = self.allowance(id);
         let Some(running) = self.running_mut(id) else {
             return;
         };
         if !running.sees_pods {
+            self.leave_line(id);
             return;
         }
         running.progress.hold(hold);
         let steps = running.progress.decide(allowance, now);
-        let slots = running.progress.counts().slots;
-        let before = std::mem::replace(&mut running.slots, slots);
-        let starved = running.progress.wants_allowance();
         let rechecks = running.recheck.is_some();
         let end = running.end(now).filter(|end| !rechecks || *end == End::Deadline);
         let overdue = running.work.as_ref().and_then(|work| work.overdue.first());
         let wake = [running.progress.next_wake(), overdue].into_iter().flatten().min();
-        self.slots = self.slots + slots - before;
-        if starved && max_active_pulls.is_some() {
-            self.starved.insert(id);
-        } else {
-            self.starved.remove(&id);
-        }
-        if slots < before {
-            self.wake_starved();
-        }
+        let served = steps.iter().any(|step| matches!(step, Step::HandOut(_)));
+        self.line_up(id, served);
         for step in steps {
             self.order(id, step);
         }
@@ -71,13 +61,6 @@ impl Index {
         let soon = now.checked_add(SHORTEST_PAUSE).unwrap_or(now);
         let next = [wake, ask_again].into_iter().flatten().min();
         self.agenda.job_later(id, next.map(|moment| moment.max(soon)));
-    }
-
-    pub(super) fn wake_starved(&mut self) {
-        let room = self.limits.max_active_pulls.is_some_and(|max| self.slots < max.get());
-        if room {
-            self.starved.iter().for_each(|job| self.agenda.job(*job));
-        }
     }
 
     /// The campaign is over: its last word is written, and its entries' time to live begins.

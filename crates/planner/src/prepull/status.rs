@@ -21,7 +21,7 @@ use super::task::NodeTask;
 use super::verdict::{Verdict, verdict};
 use super::words::{Event, JobPhase, NodePhase, State};
 use crate::campaign::whole_seconds;
-use crate::explain::secrets_sentence;
+use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence};
 use crate::finish::End;
 use crate::progress::{Hold, Progress};
 use crate::status::Conditions;
@@ -163,7 +163,7 @@ impl Run<'_> {
             Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
             Some(Hold::FleetPaused) => reasons::PAUSED,
             _ if nobody_pulls && self.lacks_secrets() => reasons::SECRET_MISSING,
-            _ => reasons::PULLING,
+            _ => progress.pace_reason(),
         }
     }
 
@@ -187,6 +187,9 @@ impl Run<'_> {
             None => notes.push(format!("{} of {total} nodes done, {failed} failed", succeeded + failed)),
         }
         notes.extend(self.choice.left_out.sentence());
+        if verdict.is_none() || sums.reasons.contains_key(&Reason::AuthDenied) {
+            notes.extend(no_logins_sentence(&progress.no_logins));
+        }
         if verdict.is_some() {
             return notes;
         }
@@ -201,6 +204,9 @@ impl Run<'_> {
                 notes.push("too many nodes failed, waits for the pulls that are under way".to_owned());
             }
             _ => {}
+        }
+        if progress.capped {
+            notes.push(FLEET_LIMIT.to_owned());
         }
         let unusable = [
             (self.missing_secrets, "do not exist"),

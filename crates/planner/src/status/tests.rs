@@ -6,6 +6,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::campaign::{Campaign, Ending, MaxFailures};
+use crate::progress::NoLogin;
 use crate::view::samples::{able, at, blocked, campaign, node, ordered};
 use crate::{NodeView, Step};
 
@@ -255,4 +256,64 @@ fn a_node_that_was_just_handed_the_order_is_active() {
     let mut progress = progress(campaign(1), vec![able(), able()]);
     assert_eq!(progress.decide(9, at(1)), [Step::HandOut(node(0))]);
     assert_eq!(progress.status(None, None, None, at(1)).active, 1);
+}
+
+fn endless(parallelism: usize) -> Campaign {
+    Campaign {
+        ending: Ending::Never,
+        ..campaign(parallelism)
+    }
+}
+
+#[rstest]
+#[case::one_pulls(campaign(1), vec![said(Answer::Pulling), able()], 9, reasons::PULLING)]
+#[case::about_to_begin(campaign(1), vec![able()], 9, reasons::PULLING)]
+#[case::the_fleet_is_busy(campaign(1), vec![able()], 0, reasons::FLEET_LIMIT)]
+#[case::pulls_fewer_than_it_may(campaign(2), vec![said(Answer::Pulling), able()], 0, reasons::PULLING)]
+#[case::nobody_is_ready(campaign(1), vec![blocked(Reason::NodeNotReady, at(9))], 9, reasons::WAITING)]
+#[case::endless_and_done(endless(1), vec![said(Answer::Succeeded), said(NOT_FOUND)], 9, reasons::FOLLOWING)]
+#[case::endless_and_nobody_is_ready(endless(1), vec![blocked(Reason::NodeNotReady, at(9))], 9, reasons::WAITING)]
+fn the_condition_says_what_the_job_does(
+    #[case] campaign: Campaign,
+    #[case] views: Vec<NodeView>,
+    #[case] allowance: usize,
+    #[case] want: &str,
+) {
+    let mut progress = progress(campaign, views);
+    progress.decide(allowance, at(9));
+    let status = progress.status(None, Some(1), None, at(10));
+    assert_eq!(of_type(&status, "Progressing").unwrap().reason, want);
+    let capped = status.message.as_deref().is_some_and(names_fleet_limit);
+    assert_eq!(capped, allowance == 0, "{:?}", status.message);
+}
+
+#[rstest]
+#[case::while_it_runs(vec![able()], None, "progress 0.0%; ", true)]
+#[case::refused(vec![said(Answer::Failed(Reason::AuthDenied))], Some(End::AllDone), "1 of 1 nodes failed: 1 AuthDenied; ", true)]
+#[case::failed_otherwise(vec![said(NOT_FOUND)], Some(End::AllDone), "1 of 1 nodes failed: 1 NotFound", false)]
+#[case::pulled_without(vec![said(Answer::Succeeded)], Some(End::AllDone), "1 of 1 nodes have the image", false)]
+fn a_secret_without_a_login_for_the_registry_is_named(
+    #[case] views: Vec<NodeView>,
+    #[case] end: Option<End>,
+    #[case] before: &str,
+    #[case] named: bool,
+) {
+    let mut progress = progress(campaign(1), views);
+    progress.lacks_logins(vec![NoLogin {
+        registry: "docker.io".into(),
+        secrets: vec!["team/pull".into()],
+    }]);
+    let status = progress.status(None, Some(1), end, at(10));
+    let text = match end {
+        None => status.message.unwrap(),
+        Some(_) => status.progress.conditions[0].message.clone(),
+    };
+    let gap = "the pull secret team/pull holds no login for docker.io, which is asked without one";
+    let want = if named {
+        format!("{before}{gap}")
+    } else {
+        before.to_owned()
+    };
+    assert!(text.ends_with(&want), "{text}");
+    assert_eq!(text.contains("no login"), named);
 }

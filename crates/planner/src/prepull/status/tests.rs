@@ -130,8 +130,10 @@ fn a_node_goes_through_every_phase() {
     );
     let status = fleet.said.clone().unwrap();
     assert_eq!(phases(&status), ["Successful", "Pending"]);
-    assert_eq!(conditions(&status), [("Progressing", "Pulling")]);
+    assert_eq!(conditions(&status), [("Progressing", "Waiting")]);
     assert_eq!(status.progress.conditions[0].message, "1 of 2 nodes done, 0 failed");
+    fleet.step(4);
+    assert_eq!(conditions(&fleet.status(4)), [("Progressing", "Pulling")]);
 }
 
 #[test]

@@ -1,0 +1,184 @@
+//! The line of jobs that wait for the whole fleet's limit. Who is next is decided in [`larder_planner::fleet`]; here the line is
+//! kept, and whoever is first in it is woken when a slot is free.
+
+use larder_planner::fleet::{self, Share};
+
+use super::{Index, JobId};
+
+impl Index {
+    /// How many slots a job may take now.
+    pub(super) fn allowance(&self, id: JobId) -> usize {
+        let (Some(max), Some(running)) = (self.limits.max_active_pulls, self.running(id)) else {
+            return usize::MAX;
+        };
+        let own = Share {
+            slots: running.progress.counts().slots,
+            ..running.share
+        };
+        let taken = self.slots - running.share.slots + own.slots;
+        let next = self.starved.iter().find(|(_, job)| *job != id);
+        fleet::allowance(max.get().saturating_sub(taken), own, next.map(|(share, _)| *share))
+    }
+
+    /// Counts what a job has after its turn, and gives it the place in the line that follows from it.
+    pub(super) fn line_up(&mut self, id: JobId, served: bool) {
+        self.leave_line(id);
+        self.served += u64::from(served);
+        let (now, limited) = (self.served, self.limits.max_active_pulls.is_some());
+        let Some(running) = self.running_mut(id) else {
+            return;
+        };
+        let before = running.share.slots;
+        running.share.slots = running.progress.counts().slots;
+        if served {
+            running.share.served = now;
+        }
+        let share = running.share;
+        let waits = limited && running.progress.wants_allowance();
+        running.waits_as = waits.then_some(share);
+        self.slots = self.slots - before + share.slots;
+        if waits {
+            self.starved.insert((share, id));
+        }
+        self.call_next();
+    }
+
+    /// The job does not wait for the fleet's limit.
+    pub(super) fn leave_line(&mut self, id: JobId) {
+        let place = self.running_mut(id).and_then(|running| running.waits_as.take());
+        if let Some(place) = place {
+            self.starved.remove(&(place, id));
+        }
+    }
+
+    /// The whole fleet's count no longer holds a job's slots.
+    pub(super) fn forget_slots(&mut self, id: JobId) {
+        self.leave_line(id);
+        let Some(running) = self.running_mut(id) else {
+            return;
+        };
+        let slots = std::mem::take(&mut running.share.slots);
+        self.slots -= slots;
+        self.call_next();
+    }
+
+    /// Whoever is first in line is looked at if a slot is free. It takes something or leaves the line, and then calls the next:
+    /// so this ends.
+    fn call_next(&mut self) {
+        let room = self.limits.max_active_pulls.is_some_and(|max| self.slots < max.get());
+        if room && let Some((_, first)) = self.starved.first() {
+            self.agenda.job(*first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::facts::NodeFacts;
+    use crate::index::{Kind, Limits, Order, Seen};
+
+    /// Three jobs for all of twelve nodes, and at most so many pulls at once.
+    fn stage(max: usize) -> (Index, Timestamp) {
+        let now = Timestamp::from_second(1_767_225_600).unwrap();
+        let mut index = Index::new(Limits {
+            max_active_pulls: NonZeroUsize::new(max),
+            pause: false,
+            serve_jobs: true,
+        });
+        let nodes = (0..12).map(|number| format!("node-{number:02}"));
+        let (mut facts, mut images) = (Vec::new(), Vec::new());
+        for name in nodes {
+            let object = json!({
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
+                "metadata": {"name": name, "uid": name, "generation": 1}, "spec": {}, "status": {"desired": 0},
+            });
+            images.push(Seen::NodeImage(Box::new(serde_json::from_value(object).unwrap())));
+            facts.push(Seen::Node(NodeFacts {
+                name,
+                ready: true,
+                ..NodeFacts::default()
+            }));
+        }
+        let jobs = ["a", "b", "c"].map(|name| {
+            let job = json!({
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+                "metadata": {"name": name, "namespace": "team", "uid": name},
+                "spec": {"image": name, "parallelism": 8},
+            });
+            Seen::Job(Box::new(serde_json::from_value(job).unwrap()))
+        });
+        let seen = [
+            (Kind::Node, facts),
+            (Kind::NodeImage, images),
+            (Kind::Job, jobs.into()),
+            (Kind::PrePull, vec![]),
+            (Kind::List, vec![]),
+        ];
+        for (kind, seen) in seen {
+            let all = [Seen::Begin].into_iter().chain(seen).chain([Seen::Complete]);
+            all.for_each(|seen| index.observe(&kind, seen, now));
+        }
+        index.decide(now);
+        (index, now)
+    }
+
+    /// Slots of each job.
+    fn slots(index: &Index) -> Vec<usize> {
+        let slots = |job: &JobId| index.running(*job).map_or(0, |running| running.share.slots);
+        index.jobs.keys().map(slots).collect()
+    }
+
+    /// One order of a job is refused: its slot is free again, and the node is tried much later.
+    fn give_back(index: &mut Index, job: JobId, now: Timestamp) {
+        let holds = |order: &Order| matches!(order, Order::Claim { .. });
+        let mut nodes = index.nodes.iter();
+        let (node, _) = nodes
+            .find(|(_, record)| record.orders.get(&job).is_some_and(holds))
+            .unwrap();
+        let node = node.clone();
+        let refused = larder_planner::progress::Outcome::Refused(larder_model::Reason::Internal);
+        index.settle(&node, &[job], refused, now);
+        index.decide(now);
+    }
+
+    #[test]
+    fn slots_that_come_free_go_to_whoever_has_the_fewest() {
+        let (mut index, now) = stage(6);
+        assert_eq!(slots(&index), [6, 0, 0], "whoever was there first took what was free");
+        for _ in 0..4 {
+            give_back(&mut index, 0, now);
+            assert_eq!(slots(&index).iter().sum::<usize>(), 6);
+        }
+        assert_eq!(slots(&index), [2, 2, 2]);
+        give_back(&mut index, 1, now);
+        assert_eq!(slots(&index), [2, 2, 2], "it has the fewest now, and gets it back");
+    }
+
+    #[test]
+    fn a_single_slot_goes_round() {
+        let (mut index, now) = stage(1);
+        let mut turns = Vec::new();
+        for _ in 0..6 {
+            let holder = slots(&index).iter().position(|slots| *slots == 1).unwrap();
+            turns.push(holder);
+            give_back(&mut index, JobId::try_from(holder).unwrap(), now);
+        }
+        assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn what_a_job_leaves_behind_is_given_to_the_next_ones() {
+        let (mut index, now) = stage(6);
+        let key = index.jobs[&0].key.clone();
+        index.job_gone(&key, now);
+        index.decide(now);
+        assert_eq!(slots(&index), [3, 3]);
+        assert_eq!(index.starved.len(), 2);
+    }
+}
