@@ -20,6 +20,7 @@ mod explain;
 mod jobs;
 mod line;
 mod lists;
+mod logins;
 mod nodes;
 mod notes;
 mod objects;

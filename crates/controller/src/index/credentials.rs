@@ -168,7 +168,7 @@ impl Index {
     }
 
     /// The Secrets that a job's image may be pulled with on a node.
-    fn secrets_for(&self, job: JobId, node: &NodeKey, image: &ImageRef) -> Vec<SecretKey> {
+    pub(super) fn secrets_for(&self, job: JobId, node: &NodeKey, image: &ImageRef) -> Vec<SecretKey> {
         let Some(work) = self.running(job).and_then(|running| running.work.as_ref()) else {
             return self.secrets_of(job);
         };
@@ -255,7 +255,7 @@ fn hand_written_secrets(image: &ImageSpec) -> Vec<SecretKey> {
 }
 
 /// The credentials that fit an image, best first.
-fn fitting(entries: Vec<Entry>, image: &ImageRef) -> Vec<Login> {
+pub(super) fn fitting(entries: Vec<Entry>, image: &ImageRef) -> Vec<Login> {
     let mut keyring = Keyring::default();
     keyring.extend(entries);
     let login = |credential: Credential| Login {

@@ -314,6 +314,7 @@ impl Index {
             }
         };
         if changed {
+            self.look_for_logins(id);
             self.count_pods(id);
             self.reselect_job(id, now);
             self.wake_nodes_of(id);

@@ -50,6 +50,8 @@ pub(super) struct NodeRecord {
     pub(super) jobs: BTreeSet<JobId>,
     pub(super) orders: BTreeMap<JobId, Order>,
     pub(super) write: Write,
+    /// A hand-written entry was denied with the credentials it had; its Secrets are read again after this moment.
+    pub(super) denied: Option<Timestamp>,
     pub(super) full_since: Option<Timestamp>,
     /// Bytes of the NodeImage, where it is large enough to matter.
     pub(super) bytes: usize,

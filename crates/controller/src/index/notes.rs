@@ -79,7 +79,7 @@ impl Index {
         if before.status == after.status {
             return;
         }
-        let mut news = Vec::new();
+        let (mut news, mut denied) = (Vec::new(), false);
         for (name, image) in after.status.iter().flat_map(|status| &status.image_statuses) {
             for tag in &image.tags {
                 let known = before.result(name, &tag.tag);
@@ -89,6 +89,8 @@ impl Index {
                 let asked = entry.is_some_and(|entry| entry.dry_run);
                 if tag.phase().is_final() && !same && !asked {
                     let owners: Vec<String> = after
+                let by_hand = entry.is_some_and(|entry| entry.owner_references.is_empty());
+                denied |= by_hand && !same && tag.phase() == Phase::Failed && tag.reason() == Some(Reason::AuthDenied);
                         .entry(name, &tag.tag)
                         .into_iter()
                         .flat_map(|entry| &entry.owner_references)
@@ -101,6 +103,9 @@ impl Index {
         let subject = node_reference(after);
         for (name, tag, owners) in news {
             self.note_result(&subject, &name, &tag, &owners, now);
+        if denied && let Some(record) = self.nodes.get_mut(node) {
+            record.denied.get_or_insert(now);
+        }
         }
     }
 

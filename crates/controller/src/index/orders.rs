@@ -78,7 +78,11 @@ impl Index {
     /// then the next moment is noted at which that changes.
     pub(super) fn spec_to_write(&mut self, node: &NodeKey, now: Timestamp) -> Option<(Value, Sent)> {
         let by_hand = self.hand_written_secrets_of(node);
-        let ask_again = self.ask_for(&by_hand, now);
+        let waits = self.ask_for(&by_hand, now);
+        let ask_again = [waits, self.recheck_by_hand(node, &by_hand, now)]
+            .into_iter()
+            .flatten()
+            .min();
         let orders: Vec<(JobId, Order)> = self
             .nodes
             .get(node)?

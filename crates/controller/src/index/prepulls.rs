@@ -192,7 +192,7 @@ impl Index {
             self.show_chosen(id, node, now);
         }
         self.wake_nodes_of(id);
-                self.running += 1;
+        self.look_for_logins(id);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use larder_api::names::{KRUISE_SECRET_NAMESPACE, LARDER_NAMESPACE};
+use larder_planner::NodeKey;
 use larder_planner::prepull::SecretRef;
 use larder_planner::progress::Hold;
 use larder_registry::docker_config::Entry;
@@ -97,6 +98,18 @@ impl Secrets {
         record.under_way
     }
 
+    /// Has Secrets read that were not read since a refusal, and says when to ask again; None when all of them were.
+    fn ask_after(&mut self, denied: Timestamp, keys: &[SecretKey], now: Timestamp) -> Option<Timestamp> {
+        let fresh = |key: &SecretKey| self.read_at(key).is_some_and(|read| denied < read);
+        if keys.iter().all(fresh) {
+            return None;
+        }
+        for key in keys {
+            self.ask(key, RECHECK, now);
+        }
+        now.checked_add(RECHECK).ok()
+    }
+
     fn answer(&self, key: &SecretKey) -> Option<&SecretAnswer> {
         self.records.get(key)?.answer.as_ref()
     }
@@ -153,6 +166,9 @@ impl Index {
         };
         let news = record.take_in(answer, now);
         for job in self.jobs_that_name(key) {
+            if news {
+                self.look_for_logins(job);
+            }
             // A node that was denied may now be given something better. A Secret that is as it was is read again and again
             // while a job waits for it, and looking at every node each time would cost too much.
             if news {
@@ -299,17 +315,21 @@ impl Index {
     /// After a refusal the Secrets are read again, and only then is the refusal final.
     fn recheck(&mut self, job: JobId, keys: &[SecretKey], now: Timestamp) -> Option<Timestamp> {
         let denied = self.running(job)?.recheck?;
-        let fresh = keys
-            .iter()
-            .all(|key| self.secrets.read_at(key).is_some_and(|read| denied < read));
-        if fresh {
+        let again = self.secrets.ask_after(denied, keys, now);
+        if again.is_none() {
             self.running_mut(job)?.recheck = None;
-            return None;
         }
-        for key in keys {
-            self.secrets.ask(key, RECHECK, now);
+        again
+    }
+
+    /// The same for hand-written entries of a node, which try again by themselves when they are given something else.
+    pub(super) fn recheck_by_hand(&mut self, node: &NodeKey, keys: &[SecretKey], now: Timestamp) -> Option<Timestamp> {
+        let denied = self.nodes.get(node)?.denied?;
+        let again = self.secrets.ask_after(denied, keys, now);
+        if again.is_none() {
+            self.nodes.get_mut(node)?.denied = None;
         }
-        now.checked_add(RECHECK).ok()
+        again
     }
 
     /// Has the Secrets of hand-written entries read, and says when to look again for one that cannot be used.
@@ -343,128 +363,4 @@ pub(super) fn is_for_hand_written(namespace: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use larder_registry::docker_config::DockerConfig;
-    use larder_seal::KeyPair;
-    use serde_json::json;
-
-    use super::*;
-    use crate::facts::NodeFacts;
-    use crate::index::{Kind, Limits, NodeAction, Seen};
-
-    #[test]
-    fn a_secret_that_a_hand_written_entry_waits_for_is_looked_for_until_it_comes() {
-        let folder = tempfile::tempdir().unwrap();
-        let pair = KeyPair::load_or_create(&folder.path().join("key")).unwrap();
-        let object = json!({
-            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
-            "metadata": {"name": "node-0", "uid": "u", "generation": 1},
-            "spec": {"images": {"registry.example/app": {
-                "pullSecrets": [{"namespace": LARDER_NAMESPACE, "name": "pull"}],
-                "tags": [{
-                    "tag": "1", "createdAt": "2026-01-01T00:00:00Z",
-                    "pullPolicy": {"timeoutSeconds": 600, "backoffLimit": 3, "ttlSecondsAfterFinished": 60},
-                }],
-            }}},
-            "status": {"agent": {"publicKey": pair.public().to_string()}},
-        });
-        let key = SecretKey {
-            namespace: LARDER_NAMESPACE.to_owned(),
-            name: "pull".to_owned(),
-        };
-        let at = |seconds: i64| Timestamp::from_second(1_767_225_600 + seconds).unwrap();
-        let mut index = Index::new(Limits {
-            max_active_pulls: None,
-            pause: false,
-            serve_jobs: true,
-        });
-        let node = NodeFacts {
-            name: "node-0".to_owned(),
-            ready: true,
-            ..NodeFacts::default()
-        };
-        index.observe(&Kind::Node, Seen::Node(node), at(0));
-        let object = serde_json::from_value(object).unwrap();
-        index.observe(&Kind::NodeImage, Seen::NodeImage(Box::new(object)), at(0));
-        for kind in Kind::CLUSTER_WIDE {
-            index.observe(&kind, Seen::Begin, at(0));
-            if let Some(keys) = index.listing.get_mut(&kind) {
-                keys.insert("/node-0".to_owned());
-            }
-            index.observe(&kind, Seen::Complete, at(0));
-        }
-        assert_eq!(index.next_node_write(at(0)), None);
-        assert_eq!(index.next_secret().as_ref(), Some(&key));
-        index.secret_read(&key, SecretAnswer::Missing, at(1));
-        assert_eq!(index.next_node_write(at(1)), None);
-        assert_eq!(index.next_secret(), None);
-
-        let wake = index.next_wake().unwrap();
-        assert_eq!(wake, at(16));
-        index.decide(wake);
-        assert_eq!(index.next_node_write(wake), None);
-        assert_eq!(index.next_secret().as_ref(), Some(&key));
-        index.secret_read(&key, SecretAnswer::Missing, at(17));
-        assert!(
-            !index.has_nodes_to_look_at(),
-            "the fleet is looked at although nothing is new"
-        );
-
-        let wake = index.next_wake().unwrap();
-        index.decide(wake);
-        assert_eq!(index.next_node_write(wake), None);
-        let wake = index.next_wake().unwrap();
-        assert_eq!(wake, at(32));
-        index.decide(wake);
-        assert_eq!(index.next_node_write(wake), None);
-        assert_eq!(index.next_secret().as_ref(), Some(&key));
-        let config = json!({"auths": {"registry.example": {"username": "ann", "password": "word"}}}).to_string();
-        let entries = DockerConfig::from_config_json(config.as_bytes()).unwrap().entries;
-        let source = "first".to_owned();
-        index.secret_read(&key, SecretAnswer::Present { source, entries }, at(32));
-        let Some((_, NodeAction::Patch(patch))) = index.next_node_write(at(32)) else {
-            panic!("the node is not given what it waits for");
-        };
-        assert!(patch.to_string().contains("sealedCredentials"), "{patch}");
-    }
-
-    #[test]
-    fn a_secret_that_is_as_it_was_has_no_node_looked_at_again() {
-        let present = |source: &str| SecretAnswer::Present {
-            source: source.to_owned(),
-            entries: Vec::new(),
-        };
-        let mut record = Record::default();
-        let mut is_news = |answer| record.take_in(answer, Timestamp::UNIX_EPOCH);
-        assert!(is_news(SecretAnswer::Missing));
-        assert!(!is_news(SecretAnswer::Missing));
-        assert!(!is_news(SecretAnswer::Failed));
-        assert!(is_news(SecretAnswer::Unreadable));
-        assert!(is_news(present("first")));
-        assert!(!is_news(present("first")));
-        assert!(!is_news(SecretAnswer::Forbidden));
-        assert!(is_news(present("second")));
-        assert!(is_news(SecretAnswer::Missing));
-    }
-
-    #[test]
-    fn an_image_pull_job_reaches_no_secret_of_another_namespace() {
-        let mut index = Index::new(Limits {
-            max_active_pulls: None,
-            pause: false,
-            serve_jobs: true,
-        });
-        let job = json!({
-            "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
-            "metadata": {"name": "job", "namespace": "team", "uid": "u"},
-            "spec": {"image": "nginx", "pullSecrets": ["others/pull"]},
-        });
-        index.see_job(serde_json::from_value(job).unwrap(), Timestamp::UNIX_EPOCH);
-        let named: Vec<SecretKey> = index.jobs.keys().flat_map(|job| index.secrets_of(*job)).collect();
-        let of_its_own = SecretKey {
-            namespace: "team".to_owned(),
-            name: "others/pull".to_owned(),
-        };
-        assert_eq!(named, [of_its_own]);
-    }
-}
+mod tests;
