@@ -152,7 +152,8 @@ impl Conductor {
         }
         let new = self.fetched.looked(moved.run, moved.done);
         self.tools.metrics.bytes.inc_by(new);
-        self.board.progress(moved.run, moved.done, moved.total);
+        let now = self.tools.clock.now();
+        self.board.progress(moved.run, moved.done, moved.total, now);
     }
 
     fn show(&self) {

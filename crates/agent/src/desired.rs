@@ -95,11 +95,6 @@ impl Desired {
             object,
             mut resource_version,
         } = self.api.list().await?;
-        if *failures > 0 {
-            tracing::info!("the API is back");
-        }
-        *failures = 0;
-        self.health.ready();
         match object {
             Some(object) => self.take(&object).await?,
             // Offline, MetaServer answers with an empty list that has no version: it proves nothing.
@@ -111,6 +106,12 @@ impl Desired {
             Err(error) if error.is_too_old() => return Ok(End::ByServer),
             watched => watched?,
         };
+        // Not before: where lists are allowed and watches are not, it would come and go with every round.
+        if *failures > 0 {
+            tracing::info!("the API is back");
+        }
+        *failures = 0;
+        self.health.ready();
         let silence = rand::random_range(self.silence / 2..=self.silence);
         while let Ok(event) = timeout(silence, events.next()).await {
             match event {

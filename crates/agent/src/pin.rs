@@ -20,22 +20,16 @@ pub(crate) async fn name_at_once(runtime: &dyn ImageRuntime, entry: &Entry) {
 
 /// Does it; the error is what the entry's status shall say.
 pub(crate) async fn carry_out(slot: &RuntimeSlot, chore: &Chore) -> Result<(), Note> {
-    let done = match chore {
-        Chore::Pin(image) => match slot.get(|| format!("pin {image}")).await {
-            Ok(runtime) => runtime.pin(image).await,
-            Err(error) => Err(error),
+    let done = match slot.get(|| chore.to_string()).await {
+        Ok(runtime) => match chore {
+            Chore::Pin(image) => runtime.pin(image).await,
+            Chore::Unpin(image) => runtime.unpin(image).await,
+            Chore::Alias(image, name) => runtime.alias(image, name).await,
         },
-        Chore::Unpin(image) => match slot.get(|| format!("unpin {image}")).await {
-            Ok(runtime) => runtime.unpin(image).await,
-            Err(error) => Err(error),
-        },
-        Chore::Alias(image, name) => match slot.get(|| format!("give {image} the name {name}")).await {
-            Ok(runtime) => runtime.alias(image, name).await,
-            Err(error) => Err(error),
-        },
+        Err(error) => Err(error),
     };
     done.map_err(|error| {
-        tracing::warn!(?chore, error = error.text(), "the runtime did not take a name");
+        tracing::warn!(%chore, error = error.text(), "the runtime did not take a name");
         note(chore, &error)
     })
 }

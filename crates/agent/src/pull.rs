@@ -9,8 +9,8 @@ use std::time::Duration;
 use larder_api::NodeImageSpec;
 use larder_api::contract::OrderId;
 use larder_model::{ByteSize, ImageRef, NodeName, Reason};
-use larder_planner::node::{Ended, Entry, Image, Measured, Promise, judge, room_for};
-use larder_registry::{Credential, RegistryClient, RegistryError};
+use larder_planner::node::{Ended, Entry, Image, Measured, PATIENCE_MAX, Promise, judge, room_for};
+use larder_registry::{Credential, Platform, RegistryClient, RegistryError};
 use larder_runtime::{ImageRuntime, PullRequest, RuntimeError, Sandbox};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
@@ -78,6 +78,10 @@ impl Failure {
     /// The registry asks to be left alone for so long.
     fn patient(self, retry_after: Option<Duration>) -> Self {
         let words = match retry_after {
+            Some(wait) if PATIENCE_MAX < wait => {
+                let most = PATIENCE_MAX.as_secs();
+                format!("{} (the registry asks to wait longer than {most} s)", self.words)
+            }
             Some(wait) => format!("{} (the registry asks to wait {} s)", self.words, wait.as_secs()),
             None => self.words,
         };
@@ -273,14 +277,48 @@ async fn pulled_and_there(
         })
     });
     match shown {
-        Some(there) => Ok(Image {
-            id: there.id,
-            digest: pulled.digest.map(|digest| digest.to_string()),
-            bytes: pulled.download.map(|size| size.0),
-        }),
+        Some(there) => {
+            if let Some(built_for) = foreign_platform(runtime, image).await? {
+                let machine = Platform::of_this_machine();
+                let words = format!("the image is built for {built_for}, and this node is {machine}");
+                return Err(Failure::new(Reason::NoPlatform, words));
+            }
+            Ok(Image {
+                id: there.id,
+                digest: pulled.digest.map(|digest| digest.to_string()),
+                bytes: pulled.download.map(|size| size.0),
+            })
+        }
         None => Err(Failure::new(
             Reason::Internal,
             "the runtime says that it pulled the image, but does not have it; somebody may have removed it at once",
         )),
+    }
+}
+
+/// What an image is built for, if that is not this machine. Runtimes choose from a list of builds, but take a lone one as it
+/// is, and no container starts from it. Variants are left to the runtime: many run what they are not called.
+pub(crate) async fn foreign_platform(
+    runtime: &dyn ImageRuntime,
+    image: &ImageRef,
+) -> Result<Option<Platform>, RuntimeError> {
+    let machine = Platform::of_this_machine();
+    let built_for = runtime.platform(image).await?;
+    Ok(built_for.filter(|built_for| built_for.os != machine.os || built_for.architecture != machine.architecture))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::a_while(90, "slowly (the registry asks to wait 90 s)")]
+    #[case::an_hour(3_600, "slowly (the registry asks to wait 3600 s)")]
+    #[case::for_ever(u64::MAX, "slowly (the registry asks to wait longer than 3600 s)")]
+    fn what_a_registry_asks_for_is_said_as_far_as_it_is_heeded(#[case] seconds: u64, #[case] want: &str) {
+        let failure = Failure::new(Reason::RateLimited, "slowly").patient(Some(Duration::from_secs(seconds)));
+        assert_eq!(failure.words, want);
     }
 }

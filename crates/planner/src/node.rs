@@ -21,7 +21,7 @@ mod pause;
 mod status;
 mod track;
 
-pub use board::{Board, Ended, Found, Image, Step};
+pub use board::{Board, Ended, Found, Image, PATIENCE_MAX, Step};
 pub use checks::{Measured, Promise, USAGE_MAX, judge, room_for};
 pub use entry::{Entry, Key, entries};
 pub use holdings::{Chore, Holdings, OwnName};

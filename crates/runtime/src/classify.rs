@@ -154,6 +154,19 @@ const RULES: &[(Reason, &[&str])] = &[
     (Reason::Unreachable, &["context deadline exceeded"]),
 ];
 
+/// What to do where no reason of the closed set says it. A digest that is not met is nobody's fault on the node.
+pub(crate) fn hint(message: &str) -> Option<&'static str> {
+    let damaged = [
+        "unexpected commit digest",
+        "unexpected commit size",
+        "does not match the digest",
+    ];
+    let damaged = damaged.iter().any(|words| message.contains(words));
+    damaged.then_some(
+        "what came is not what the digest says: push the image again, or clear the cache or proxy between node and registry",
+    )
+}
+
 /// The reason behind an answer of the runtime. (A broken connection to the runtime itself is not decided here.)
 pub(crate) fn classify(code: Code, message: &str) -> Reason {
     // A proxy's own page in place of a manifest. Its type looks like a name, and containerd ends the text with "not found".

@@ -19,6 +19,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use larder_model::{Digest, ImageRef};
+use larder_registry::Platform;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -119,6 +120,10 @@ impl ImageRuntime for ContainerdRuntime {
 
     async fn status(&self, image: &ImageRef) -> Result<Option<LocalImage>, RuntimeError> {
         self.cri.status(image).await
+    }
+
+    async fn platform(&self, image: &ImageRef) -> Result<Option<Platform>, RuntimeError> {
+        self.cri.platform(image).await
     }
 
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {

@@ -10,10 +10,11 @@ use std::{path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
 use larder_model::{ByteSize, ImageRef, Reference};
+use larder_registry::Platform;
 use larder_runtime_proto::runtime::v1 as proto;
 use tonic::{Code, Status};
 
-use self::convert::{auth_config, local_image, sandbox_config};
+use self::convert::{auth_config, local_image, platform, sandbox_config};
 use crate::{
     Capabilities, ImageEvents, ImageFs, ImageRuntime, LocalImage, OwnReference, Progress, PullRequest, PulledImage,
     RuntimeEndpoint, RuntimeError, RuntimeVersion, image_fs,
@@ -139,6 +140,20 @@ impl ImageRuntime for CriRuntime {
             Reference::Tag(_) => true,
             Reference::Digest(_) => found.answers_to(image),
         }))
+    }
+
+    /// Runtimes tell it beside the status, to whoever wants to know everything.
+    async fn platform(&self, image: &ImageRef) -> Result<Option<Platform>, RuntimeError> {
+        let mut images = self.link.images();
+        let request = proto::ImageStatusRequest {
+            image: Some(spec(image)),
+            verbose: true,
+        };
+        let answer = self
+            .link
+            .ask(&format!("look up {image}"), images.image_status(request))
+            .await?;
+        Ok(answer.info.get("info").and_then(|info| platform(info)))
     }
 
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {

@@ -5,6 +5,8 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 use larder_model::Reason;
 use larder_registry::RegistryError;
 
+use crate::classify;
+
 /// A call that did not do what it was asked to.
 ///
 /// The message says what we were doing; the cause is the source. [`RuntimeError::text`] prints both.
@@ -155,7 +157,10 @@ impl RuntimeError {
     /// find behind `Failed to pull image reference …:`.
     pub fn runtime_text(&self) -> String {
         match self {
-            Self::Refused { source, .. } => source.to_string(),
+            Self::Refused { source, .. } => match classify::hint(source.as_str()) {
+                Some(hint) => format!("{source} ({hint})"),
+                None => source.to_string(),
+            },
             Self::Registry { source, .. } => chain(source),
             other => other.text(),
         }
@@ -190,6 +195,22 @@ mod tests {
         };
         assert_eq!(error.text(), "cannot pull nginx:latest: manifest unknown");
         assert_eq!(error.runtime_text(), "manifest unknown");
+    }
+
+    #[test]
+    fn a_damaged_blob_comes_with_what_to_do_about_it() {
+        let said = "failed commit on ref \"layer-sha256:a\": unexpected commit digest sha256:b, expected sha256:a: failed precondition";
+        let error = RuntimeError::Refused {
+            doing: "pull nginx:latest".to_owned(),
+            reason: classify::classify(tonic::Code::Unknown, said),
+            source: RuntimeText::new(said),
+        };
+        assert_eq!(error.reason(), Reason::Internal);
+        let text = error.runtime_text();
+        assert!(
+            text.starts_with(said) && text.contains("push the image again"),
+            "{text}"
+        );
     }
 
     #[test]

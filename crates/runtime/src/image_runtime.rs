@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use larder_model::{Digest, ImageRef};
+use larder_registry::Platform;
 
 use crate::{
     capability::Capabilities,
@@ -31,6 +32,11 @@ pub trait ImageRuntime: Send + Sync {
 
     /// The image that the runtime would start a container from, given this tag or digest. `None`: it is not there.
     async fn status(&self, image: &ImageRef) -> Result<Option<LocalImage>, RuntimeError>;
+
+    /// What an image that is there is built for. `None`: nobody says.
+    async fn platform(&self, _image: &ImageRef) -> Result<Option<Platform>, RuntimeError> {
+        Ok(None)
+    }
 
     /// Pulls, and returns only when the runtime itself shows the image afterwards. Bounded by the caller alone.
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError>;
@@ -90,6 +96,10 @@ impl<R: ImageRuntime + ?Sized> ImageRuntime for Arc<R> {
 
     async fn status(&self, image: &ImageRef) -> Result<Option<LocalImage>, RuntimeError> {
         (**self).status(image).await
+    }
+
+    async fn platform(&self, image: &ImageRef) -> Result<Option<Platform>, RuntimeError> {
+        (**self).platform(image).await
     }
 
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {

@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 use super::{Conductor, Done, Job};
 use crate::metrics::PullLabels;
 use crate::pin;
-use crate::pull::Try;
+use crate::pull::{Try, foreign_platform};
 use crate::wants::Orders;
 
 impl Conductor {
@@ -36,6 +36,12 @@ impl Conductor {
             };
             match runtime.status(image).await {
                 Ok(Some(there)) => {
+                    // The pull will say what is wrong with it.
+                    match foreign_platform(&*runtime, image).await {
+                        Ok(None) => {}
+                        Ok(Some(_)) => return Found::Absent,
+                        Err(error) => return unknown(error),
+                    }
                     pin::name_at_once(&*runtime, &entry).await;
                     Found::Present(Image {
                         digest: there.digest_in(image).map(|digest| digest.to_string()),
@@ -110,10 +116,8 @@ impl Conductor {
                 self.count("failed", reason.as_str());
                 tracing::info!(image = %key, %reason, words, seconds, "pull failed");
             }
-            Ended::TimedOut => {
-                self.count("failed", Reason::Timeout.as_str());
-                tracing::info!(image = %key, seconds, "pull took too long");
-            }
+            // Why, the board finds out.
+            Ended::TimedOut => tracing::info!(image = %key, seconds, "pull took too long"),
             Ended::Canceled => {
                 self.count("failed", Reason::Canceled.as_str());
                 tracing::info!(image = %key, seconds, "pull given up");
@@ -121,7 +125,15 @@ impl Conductor {
             Ended::Report { .. } => {}
         }
         let (now, wall) = (self.tools.clock.now(), self.tools.clock.wall());
+        let timed_out = end == Ended::TimedOut;
         self.board.ended(run, end, now, &wall);
+        if timed_out {
+            let trouble = self.board.track(key).and_then(|track| track.trouble.as_ref());
+            self.count(
+                "failed",
+                trouble.map_or(Reason::Timeout, |trouble| trouble.reason).as_str(),
+            );
+        }
     }
 
     fn count(&self, result: &'static str, reason: &'static str) {

@@ -175,7 +175,7 @@ async fn bytes_of_a_running_pull_are_not_written() {
     let (mut ledger, _) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
     ledger.save(&orders, board.tracks(), &clock).await;
     let before = ledger.written.clone();
-    board.progress(2, 10, 100);
+    board.progress(2, 10, 100, Duration::from_secs(1));
     ledger.save(&orders, board.tracks(), &clock).await;
     assert_eq!(ledger.written, before);
 }

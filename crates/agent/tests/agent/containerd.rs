@@ -1,5 +1,6 @@
 //! Real pulls by real containerds from a real registry.
 
+use larder_api::node_image::ImageTagStatus;
 use larder_model::{Phase, Reason};
 use larder_testkit::image::{Format, Index, Platform, Recipe};
 use larder_testkit::{Auth, Containerd, ContainerdVersion, CriProxy, Link, Registry, Throttle, wait_until};
@@ -114,6 +115,40 @@ async fn an_index_gives_the_image_of_this_platform(#[case] version: ContainerdVe
         "{status:?}"
     );
     assert!(status.message.unwrap().ends_with(Reason::NoPlatform.advice()));
+}
+
+/// Runtimes take a lone image of another architecture as it is; no container would ever start from it.
+#[rstest]
+#[case::containerd_1_6(ContainerdVersion::V1_6)]
+#[case::containerd_2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn a_lone_image_of_another_platform_is_no_success(#[case] version: ContainerdVersion) {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let there = Recipe::random(2, 1, MIB).platform(other_architecture()).build();
+    let foreign = registry.push(&there, "lone", "1").await.unwrap();
+    let containerd = Containerd::start(version).await.unwrap();
+    let node = Node::new().await;
+    let _agent = node.containerd(&containerd, Change::default());
+
+    // The second finds on the node what the first has pulled.
+    for policy in ["Always", "IfNotPresent"] {
+        let wanted = node
+            .pull(&foreign.reference, |entry| {
+                entry.image_pull_policy = Some(policy.into());
+                entry.version = i64::from(policy == "IfNotPresent");
+            })
+            .await;
+        let done = |status: &ImageTagStatus| {
+            status.version() == i64::from(policy == "IfNotPresent") && status.phase().is_final()
+        };
+        let status = node.until(&wanted, "an answer", done).await;
+        assert_eq!(
+            (status.phase(), status.reason()),
+            (Phase::Failed, Some(Reason::NoPlatform)),
+            "{policy}: {status:?}"
+        );
+        assert!(status.message.unwrap().contains("is built for linux/"));
+    }
 }
 
 #[rstest]

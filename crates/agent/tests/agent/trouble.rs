@@ -180,3 +180,37 @@ async fn the_disk_check_refuses_what_would_not_fit_before_a_byte_is_fetched() {
     let wanted = node.pull(&format!("{}/small:1", line.host()), check).await;
     node.until_phase(&wanted, Phase::Succeeded).await;
 }
+
+#[tokio::test]
+async fn a_pull_that_stands_still_says_so_and_not_that_it_took_too_long() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let line = Throttle::start(registry.address()).await.unwrap();
+    registry
+        .push(&Recipe::random(1, 1, 4 * MIB).build(), "app", "1")
+        .await
+        .unwrap();
+    line.set(Link::bytes_per_second(500_000));
+    let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+    let node = Node::new().await;
+    let _agent = node.containerd(&containerd, Change::default());
+    let wanted = node
+        .pull(&format!("{}/app:1", line.host()), |entry| {
+            entry.pull_policy.timeout_seconds = 15;
+            entry.pull_policy.backoff_limit = 0;
+        })
+        .await;
+    node.until(&wanted, "the first bytes", |status| status.bytes_done > Some(0))
+        .await;
+    line.set(Link::Stalled);
+    let status = node.until_done(&wanted).await;
+    assert_eq!(
+        (status.phase(), status.reason()),
+        (Phase::Failed, Some(Reason::Stalled)),
+        "{status:?}"
+    );
+    let message = status.message.unwrap();
+    assert!(
+        message.contains("nothing arrived") && message.ends_with(Reason::Stalled.advice()),
+        "{message}"
+    );
+}

@@ -14,6 +14,8 @@ use super::holdings::{Chore, Holdings};
 use super::track::{Bytes, Note, Stage, Track, Trouble};
 use super::{Entry, Key, pull_message};
 
+pub use outcome::PATIENCE_MAX;
+
 /// Dry runs at once: they ask a registry and pull nothing, so they take no slot of a pull.
 const DRY_RUNS_MAX: usize = 4;
 
@@ -121,6 +123,15 @@ struct Run {
     key: Key,
     kind: Kind,
     cancel_sent: bool,
+    pace: Option<Pace>,
+}
+
+/// How far a run is, and since when it is there.
+#[derive(Clone, Copy)]
+struct Pace {
+    done: u64,
+    total: u64,
+    since: Duration,
 }
 
 /// One node's entries, and what is going on with them.
@@ -340,6 +351,7 @@ impl Board {
             key: key.clone(),
             kind,
             cancel_sent: false,
+            pace: None,
         };
         self.runs.insert(self.last_run, run);
         self.last_run

@@ -3,6 +3,7 @@
 //! A pin goes with its entry. An alias stays as long as its image: pods may use it after the job is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use larder_model::{ByteSize, ImageRef, Reason};
@@ -47,6 +48,16 @@ pub enum Chore {
     Unpin(ImageRef),
     /// Give the first image the second name.
     Alias(ImageRef, ImageRef),
+}
+
+impl fmt::Display for Chore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pin(image) => write!(f, "pin {image}"),
+            Self::Unpin(image) => write!(f, "unpin {image}"),
+            Self::Alias(image, name) => write!(f, "give {image} the name {name}"),
+        }
+    }
 }
 
 /// For each second name the entry whose image bears it, and where that entry stands.

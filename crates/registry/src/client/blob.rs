@@ -103,7 +103,8 @@ impl<W: AsyncWrite + Unpin> BlobWriter<W> {
             return Ok(());
         }
         let message = format!(
-            "the content of blob {} does not have its digest; it was thrown away",
+            "the content of blob {} does not have its digest and was thrown away; push the image again, or clear the \
+             cache or proxy between node and registry",
             self.blob.digest
         );
         Err(RegistryError::new(Reason::Internal, message))

@@ -9,7 +9,9 @@ use larder_model::{Phase, Reason, Retry};
 use super::super::holdings::Holdings;
 use super::super::pause_after;
 use super::super::track::{Bytes, Note};
-use super::{Board, CHORE_PAUSE, Chore, Ended, Entry, Found, Image, Key, Stage, Track, Trouble, pull_message};
+use super::{
+    Board, CHORE_PAUSE, Chore, Ended, Entry, Found, Image, Key, Pace, Run, Stage, Track, Trouble, pull_message,
+};
 
 /// An image that vanishes once is pulled again at once; one that vanishes again and again is probably the kubelet's
 /// clean-up, and pulling it each time would only fill the disk. The pause doubles up to an hour.
@@ -21,7 +23,20 @@ fn pause_after_loss(lost: u32) -> Duration {
 }
 
 /// The longest time that a registry may ask to be left alone. Some say a day, and are mended in a minute.
-const PATIENCE_MAX: Duration = Duration::from_hours(1);
+pub const PATIENCE_MAX: Duration = Duration::from_hours(1);
+
+/// A pull that ran out of time did not take too long but stood still, if nothing had come for this time, or for half of a
+/// time that is short itself.
+const STALLED_AFTER: Duration = Duration::from_secs(30);
+
+impl Run {
+    /// How long nothing has come of a pull that began to come. While everything is there and is being unpacked, it
+    /// does not stand still.
+    fn stands_still(&self, now: Duration) -> Option<Duration> {
+        let pace = self.pace.filter(|pace| pace.done < pace.total)?;
+        now.checked_sub(pace.since)
+    }
+}
 
 impl Board {
     /// The answer to a look.
@@ -46,8 +61,13 @@ impl Board {
     }
 
     /// How far a pull is. Bytes never go back.
-    pub fn progress(&mut self, run: u64, done: u64, total: u64) {
-        let key = self.runs.get(&run).map(|run| run.key.clone());
+    pub fn progress(&mut self, run: u64, done: u64, total: u64, now: Duration) {
+        let running = self.runs.get_mut(&run);
+        let key = running.map(|run| {
+            let since = run.pace.filter(|pace| pace.done == done).map_or(now, |pace| pace.since);
+            run.pace = Some(Pace { done, total, since });
+            run.key.clone()
+        });
         let track = key
             .and_then(|key| self.tracks.get_mut(&key))
             .filter(|track| track.run() == Some(run));
@@ -63,6 +83,7 @@ impl Board {
     /// The end of a pull or dry run.
     pub fn ended(&mut self, run: u64, end: Ended, now: Duration, wall: &Time) {
         let entry = self.runs.get(&run).and_then(|run| self.entry(&run.key)).cloned();
+        let still = self.runs.get(&run).and_then(|run| run.stands_still(now));
         let Some((key, track)) = self.end_run(run) else {
             return;
         };
@@ -80,8 +101,13 @@ impl Board {
                 fail(track, deadline_exceeded(&key), now, wall);
             }
             Ended::TimedOut => {
-                let words = format!("the try took longer than its {} s", entry.timeout.as_secs());
-                failed_try(track, &entry, (Reason::Timeout, &words, None), now, wall);
+                let mut words = format!("the try took longer than its {} s", entry.timeout.as_secs());
+                let mut reason = Reason::Timeout;
+                if let Some(still) = still.filter(|still| STALLED_AFTER.min(entry.timeout / 2) <= *still) {
+                    reason = Reason::Stalled;
+                    words = format!("{words}, and in the last {} s nothing arrived", still.as_secs());
+                }
+                failed_try(track, &entry, (reason, &words, None), now, wall);
             }
             // Nobody asked for it, so something above us is going down: the next life takes it up again.
             Ended::Canceled => {

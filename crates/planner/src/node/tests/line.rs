@@ -149,3 +149,33 @@ fn a_look_without_answer_holds_nobody_up() {
     board.looked(2, Found::Unknown(Reason::RuntimeDown, "away".into()), at(0), &wall());
     assert_eq!(pulls(&board.decide(at(0), &wall())), [(3, "a".to_owned())]);
 }
+
+#[test]
+fn who_waited_longest_goes_first() {
+    let mut board = Board::new(1);
+    board.orders(entries(&spec(&[tag("z")])), None, at(0));
+    board.decide(at(0), &wall());
+    board.orders(entries(&spec(&[tag("z"), tag("m")])), None, at(1));
+    board.orders(entries(&spec(&[tag("z"), tag("m"), tag("a")])), None, at(2));
+    let mut order = Vec::new();
+    for run in 1..=3 {
+        board.ended(run, pulled("x"), at(2 + run), &wall());
+        order.extend(
+            pulls(&board.decide(at(2 + run), &wall()))
+                .into_iter()
+                .map(|(_, tag)| tag),
+        );
+    }
+    assert_eq!(order, ["m", "a"]);
+}
+
+#[test]
+fn a_try_after_a_pause_goes_behind_those_who_came_meanwhile() {
+    let mut board = Board::new(1);
+    board.orders(entries(&spec(&[tag("bad")])), None, at(0));
+    board.decide(at(0), &wall());
+    board.ended(1, failed(Reason::Dns), at(10), &wall());
+    board.orders(entries(&spec(&[tag("bad"), tag("new")])), None, at(10));
+    assert_eq!(pulls(&board.decide(at(10), &wall())), [(2, "new".to_owned())]);
+    assert!(pulls(&board.decide(at(20), &wall())).is_empty());
+}
