@@ -166,11 +166,13 @@ impl Core {
             return;
         }
         self.term = term;
-        if let Some(term) = term {
-            info!(term, "listing everything before the first decision");
-            self.index.begin_anew();
-            self.watches.restart();
-        }
+        let Some(term) = term else {
+            self.metrics.step_down();
+            return;
+        };
+        info!(term, "listing everything before the first decision");
+        self.index.begin_anew();
+        self.watches.restart();
     }
 
     fn may_write(&self) -> bool {

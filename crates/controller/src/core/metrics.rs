@@ -101,6 +101,12 @@ impl Metrics {
         }
     }
 
+    /// Somebody else leads now, and shows what runs.
+    pub(super) fn step_down(&self) {
+        self.slots.set(0);
+        self.running_jobs.set(0);
+    }
+
     pub(super) fn show(&self, index: &Index) {
         let sizes = index.sizes();
         self.slots.set(number(sizes.slots));

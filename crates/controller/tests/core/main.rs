@@ -4,6 +4,7 @@
 
 mod events;
 mod fleet;
+mod gauges;
 mod image_list_pull_job;
 mod image_pre_pull_job;
 mod image_pull_job;
