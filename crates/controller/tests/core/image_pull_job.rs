@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use larder_api::ImagePullJob;
 use larder_model::Reason;
 use larder_testkit::wait_until;
@@ -344,6 +344,49 @@ async fn the_whole_fleet_has_a_limit_of_its_own() {
         assert_eq!(counts(&stage.job_ends(name).await), (8, 8, 0, 0));
     }
     assert_eq!((fleet.all_pulls(), fleet.most_at_once()), (24, 3));
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_the_fleets_limit_says_so_and_is_not_passed_over() {
+    let stage = Stage::with(|settings| settings.max_active_pulls = std::num::NonZeroUsize::new(1)).await;
+    let fleet = Fleet::of(&stage.client, &[Agent::Hangs, Agent::Hangs]).await;
+    stage.submit("first", json!({"image": "a:1", "parallelism": 2})).await;
+    stage.job_becomes("first", "at work", |job| counts(job).3 == 1).await;
+    stage.submit("second", json!({"image": "b:1"})).await;
+    let waiting = stage
+        .job_becomes("second", "held back", |job| {
+            condition(job, "Progressing").as_deref() == Some("FleetLimit")
+        })
+        .await;
+    assert!(
+        message(&waiting).contains("--max-active-pulls"),
+        "{}",
+        message(&waiting)
+    );
+    let first = stage
+        .job_becomes("first", "held back too", |job| {
+            message(job).contains("--max-active-pulls")
+        })
+        .await;
+    assert_eq!(condition(&first, "Progressing").as_deref(), Some("Pulling"));
+    let ordered = async |image: &str| {
+        let nodes = stage.node_images().list(&ListParams::default()).await.unwrap();
+        let with = nodes.iter().filter(|node| node.entry(image, "1").is_some());
+        with.map(|node| node.name_any()).collect::<Vec<_>>()
+    };
+    // The first job's only pull ends: the slot goes to the second, although the first has a node left.
+    let [busy] = ordered("a").await.try_into().unwrap();
+    let done = json!({"status": {"imageStatuses": {"a": {"tags": [
+        {"tag": "1", "version": 0, "phase": "Succeeded", "lastSucceeded": {"version": 0}, "completionTime": "2026-01-01T00:00:00Z"},
+    ]}}}});
+    let nodes = stage.node_images();
+    nodes
+        .patch_status(&busy, &PatchParams::default(), &Patch::Merge(done))
+        .await
+        .unwrap();
+    stage.job_becomes("second", "at work", |job| counts(job).3 == 1).await;
+    assert_eq!((ordered("a").await.len(), ordered("b").await.len()), (1, 1));
+    drop(fleet);
 }
 
 #[tokio::test]
