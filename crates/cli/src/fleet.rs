@@ -70,7 +70,7 @@ impl Fleet {
         let candidates: BTreeMap<NodeKey, Candidate<'_>> =
             nodes.iter().map(|(name, node)| (name.clone(), node.into())).collect();
         let mut choice = nodes::choose(&plan.nodes, &candidates, plan.waits_for_nodes(), &Before::default())?;
-        let tasks = plan.tasks(&mut choice, &candidates);
+        let tasks = plan.tasks(&mut choice, &candidates, &Tasks::new());
         Ok((choice, tasks))
     }
 

@@ -8,6 +8,7 @@
 //! | [`nodes`] | which nodes, and who fails before anything is tried? |
 //! | [`overriders`], [`label_line`] | what do images and Secrets become on a node? |
 //! | [`task`], [`reports`] | what is a node asked for, and what does it say to all of it? |
+//! | [`time`] | whose time was over? |
 //! | [`dress`] | what else do its entries need? |
 //! | [`tolerance`], [`verdict`] | is it over, and how did it end? |
 //! | [`status`], [`shed`] | what does the job say about itself? |
@@ -31,6 +32,7 @@ pub mod secret;
 pub mod shed;
 pub mod status;
 pub mod task;
+pub mod time;
 pub mod tolerance;
 pub mod verdict;
 pub mod words;
@@ -48,3 +50,4 @@ pub use reports::Reports;
 pub use secret::SecretRef;
 pub use status::Run;
 pub use task::{NodeReport, NodeTask};
+pub use time::NodeTime;

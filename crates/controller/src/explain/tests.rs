@@ -95,6 +95,23 @@ fn a_missing_secret_is_what_a_node_waits_for() {
     assert_eq!(found[1].1, "NotSelected");
 }
 
+#[rstest]
+#[case::the_controller_says_so("progress 0.0%; the whole fleet has as many pulls as --max-active-pulls allows", "--max-active-pulls")]
+#[case::nobody_says_so("progress 0.0%", "Is about to be served")]
+fn the_fleets_limit_is_named_where_it_holds_a_node_back(#[case] message: &str, #[case] want: &str) {
+    let mut status = running();
+    status["message"] = json!(message);
+    let told = said(&job(json!({"image": "nginx:1"}), status), objects(None));
+    assert_eq!(told[0].1, "Waiting");
+    assert!(told[0].2.contains(want), "{}", told[0].2);
+
+    let condition = json!([{"type": "Progressing", "status": "True", "message": message}]);
+    let template = json!({"images": ["redis:7"], "nodeNames": ["a"]});
+    let job = prepull(template, json!({"phase": "InProgress", "conditions": condition}));
+    let told = prepull_nodes(&job, edge_objects(None), now()).unwrap();
+    assert!(told[0].1.sentence.contains(want), "{}", told[0].1.sentence);
+}
+
 #[test]
 fn a_job_that_nobody_looked_at_says_so() {
     let found = said(&job(json!({"image": "nginx:1"}), Value::Null), objects(None));
@@ -183,7 +200,11 @@ fn every_node_of_a_pre_pull_job_is_explained() {
             ("c", "NotSelected")
         ]
     );
-    assert_eq!(found[1].1.sentence, "the node is not an edge node");
+    let sentence = &found[1].1.sentence;
+    assert!(
+        sentence.starts_with("The node is not an edge node. Remove"),
+        "{sentence}"
+    );
 }
 
 #[test]
@@ -256,5 +277,5 @@ fn a_pre_pull_job_that_is_over_is_explained_by_its_status() {
         json!({"phase": "Failure", "nodeStatus": [{"nodeName": "a", "phase": "Failure", "reason": "a story"}]});
     let template = json!({"images": ["nginx:1"], "nodeNames": ["a"]});
     let found = prepull_nodes(&prepull(template, status), Objects::default(), now()).unwrap();
-    assert_eq!((found[0].0.as_str(), found[0].1.sentence.as_str()), ("a", "a story"));
+    assert_eq!((found[0].0.as_str(), found[0].1.sentence.as_str()), ("a", "A story."));
 }

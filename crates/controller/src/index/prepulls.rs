@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use larder_planner::campaign::Campaign;
 use larder_planner::finish::End;
 use larder_planner::prepull::explain::Lacking;
-use larder_planner::prepull::nodes::{Chosen, choose};
+use larder_planner::prepull::nodes::choose;
 use larder_planner::prepull::{Before, Candidate, Choice, NodeTask, PrePull, Reports, Run, SecretRef, Tasks};
 use larder_planner::{NodeKey, Progress};
 
@@ -18,6 +18,7 @@ use super::objects::{JobObject, JobStatus};
 use super::{Index, JobId};
 use crate::kinds::image_pre_pull_job::{Life, began, life};
 
+mod tasks;
 mod views;
 
 /// What a running ImagePrePullJob has beside its progress.
@@ -149,21 +150,26 @@ impl Index {
         };
         let started = began(job, now);
         let earlier = match &record.state {
-            JobState::Running(running) => running.work.as_deref(),
+            JobState::Running(running) => running.work.as_deref().map(|work| (&running.progress, work)),
             JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => None,
         };
         let mut shown: BTreeSet<NodeKey> = BTreeSet::new();
-        let before = match earlier {
-            Some(work) if work.plan == plan => return Ok(()),
-            Some(work) => {
+        let (before, kept) = match earlier {
+            Some((_, work)) if work.plan == plan => return Ok(()),
+            Some((progress, work)) => {
                 shown.extend(work.choice.fit().cloned());
                 let same = work.plan.nodes == plan.nodes && work.plan.waits_for_nodes() == plan.waits_for_nodes();
                 let before = work.choice.before();
-                if same { before } else { before.edited() }
+                let before = if same { before } else { before.edited() };
+                (before, work.kept_by(&plan, progress))
             }
-            None => Before::of(job.status.as_ref(), self.claimed_by(&record.uid)),
+            None => {
+                let claimed = self.claimed_by(&record.uid);
+                let kept = self.handed_out_before(&plan, job, &claimed);
+                (Before::of(job.status.as_ref(), claimed), kept)
+            }
         };
-        let (choice, tasks, campaign) = self.deploy(&plan, &before)?;
+        let (choice, tasks, campaign) = self.deploy(&plan, &before, &kept)?;
         shown.extend(choice.fit().cloned());
         let is_there = |node: &str| self.nodes.get(node).is_some_and(|record| record.has_node());
         let departed = Reports::of_departed(job.status.as_ref(), started, is_there);
@@ -186,6 +192,7 @@ impl Index {
                 let work = Work::new(plan, choice, tasks, departed);
                 let running = Running::new(Progress::new(campaign, started), Some(work));
                 record.state = JobState::Running(Box::new(running));
+                self.running += 1;
             }
         }
         for node in &shown {
@@ -197,7 +204,7 @@ impl Index {
     }
 
     /// The nodes of a job, what each of them is asked for, and the same for the engine.
-    fn deploy(&self, plan: &PrePull, before: &Before) -> Result<(Choice, Tasks, Campaign), String> {
+    fn deploy(&self, plan: &PrePull, before: &Before, kept: &Tasks) -> Result<(Choice, Tasks, Campaign), String> {
         let fleet: BTreeMap<NodeKey, Candidate<'_>> = self
             .nodes
             .iter()
@@ -205,7 +212,7 @@ impl Index {
             .collect();
         let choice = choose(&plan.nodes, &fleet, plan.waits_for_nodes(), before);
         let mut choice = choice.map_err(|error| error.to_string())?;
-        let tasks = plan.tasks(&mut choice, &fleet);
+        let tasks = plan.tasks(&mut choice, &fleet, kept);
         let campaign = plan.campaign(&choice, &tasks);
         let campaign = campaign.ok_or("images is empty; name at least one image")?;
         Ok((choice, tasks, campaign))
@@ -227,33 +234,6 @@ impl Index {
         };
         let nodes = self.nodes.iter().filter(|(_, record)| claimed(record));
         nodes.map(|(node, _)| node.clone()).collect()
-    }
-
-    /// A node of the choice that was gone when its tasks were given out, and came back, gets its own.
-    fn give_task(&mut self, id: JobId, node: &NodeKey, now: Timestamp) {
-        let Some(candidate) = self.nodes.get(node).and_then(|record| candidate(record)) else {
-            return;
-        };
-        let Some(JobState::Running(running)) = self.jobs.get_mut(&id).map(|record| &mut record.state) else {
-            return;
-        };
-        let Some(work) = running.work.as_deref_mut() else {
-            return;
-        };
-        let name = node.clone();
-        let mut alone = Choice {
-            nodes: vec![Chosen { name, unfit: None }],
-            ..Choice::default()
-        };
-        let fleet = BTreeMap::from([(node.clone(), candidate)]);
-        work.tasks.extend(work.plan.tasks(&mut alone, &fleet));
-        let mut chosen = work.choice.nodes.iter_mut();
-        if let (Some(chosen), Some(known)) = (chosen.find(|chosen| chosen.name == *node), alone.nodes.pop()) {
-            *chosen = known;
-        }
-        if let Some(campaign) = work.plan.campaign(&work.choice, &work.tasks) {
-            running.progress.edit(campaign, now);
-        }
     }
 }
 

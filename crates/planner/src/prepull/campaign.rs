@@ -4,13 +4,13 @@
 //! its [`NodeTask`]; the engine is shown the task's answer in place of an image's. The engine's `image` is the first of the
 //! job's and serves to tell one campaign from another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
-use larder_api::ImagePrePullJob;
 use larder_api::names::KUBEEDGE_GROUP;
+use larder_api::{ImagePrePullJob, NodeImage};
 use larder_model::PullWhen;
 use thiserror::Error;
 
@@ -110,19 +110,23 @@ impl PrePull {
     }
 
     /// What each node that can be tried is asked for. A node for which the overriders make no valid image fails by itself.
-    /// A node that is gone has no labels to go by, and no task.
-    pub fn tasks(&self, choice: &mut Choice, fleet: &BTreeMap<NodeKey, Candidate<'_>>) -> Tasks {
+    /// A node that is gone has no labels to go by, and no task. One that was asked already keeps what is in `kept`, whatever
+    /// its labels are now.
+    pub fn tasks(&self, choice: &mut Choice, fleet: &BTreeMap<NodeKey, Candidate<'_>>, kept: &Tasks) -> Tasks {
         let mut groups: BTreeMap<Vec<usize>, Result<Arc<NodeTask>, ResolveError>> = BTreeMap::new();
         let mut tasks = Tasks::new();
         for chosen in choice.nodes.iter_mut().filter(|chosen| chosen.unfit.is_none()) {
             let Some(node) = fleet.get(&chosen.name) else {
                 continue;
             };
+            if let Some(task) = kept.get(&chosen.name) {
+                tasks.insert(chosen.name.clone(), task.clone());
+                continue;
+            }
             let matching = self.overriders.matching(node.labels);
-            let task = groups.entry(matching).or_insert_with_key(|matching| {
-                let images = self.overriders.resolve(&self.images, matching)?;
-                Ok(Arc::new(NodeTask::new(images)))
-            });
+            let task = groups
+                .entry(matching)
+                .or_insert_with_key(|matching| self.task(matching).map(Arc::new));
             match task {
                 Ok(task) => {
                     tasks.insert(chosen.name.clone(), task.clone());
@@ -131,6 +135,25 @@ impl PrePull {
             }
         }
         tasks
+    }
+
+    /// What a node is asked for where these overriders match.
+    fn task(&self, matching: &[usize]) -> Result<NodeTask, ResolveError> {
+        let images = self.overriders.resolve(&self.images, matching)?;
+        Ok(NodeTask::new(images, matching.to_vec()))
+    }
+
+    /// What a node was asked for, if that is not what its labels say: they changed after the order was written. It is
+    /// found where no overrider matched then, or one, or those that match another node.
+    pub fn task_in(&self, object: &NodeImage, of_others: &BTreeSet<Vec<usize>>) -> Option<NodeTask> {
+        let uid = self.owner.uid.as_deref()?;
+        let alone = (0..self.overriders.len()).map(|index| vec![index]);
+        let tasks = std::iter::once(Vec::new())
+            .chain(alone)
+            .chain(of_others.iter().cloned());
+        tasks
+            .filter_map(|matching| self.task(&matching).ok())
+            .find(|task| task.report(object, uid).is_some())
     }
 
     /// The engine's view of the job: so many of the nodes that can be tried at once, until it is over or cannot be saved.

@@ -64,12 +64,13 @@ mod tests {
 
     fn task(original: &str, image: &str) -> NodeTask {
         let parse = |text| ImageRef::parse(text).unwrap();
-        NodeTask::new(vec![ResolvedImage {
+        let image = ResolvedImage {
             written: original.to_owned(),
             original: parse(original),
             image: parse(image),
             secret: None,
-        }])
+        };
+        NodeTask::new(vec![image], Vec::new())
     }
 
     fn claimed(owners: &[(&str, &NodeTask)]) -> NodeImageSpec {

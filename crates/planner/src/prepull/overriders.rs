@@ -83,6 +83,9 @@ pub struct OverriderError {
 /// What is wrong with one overrider.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OverriderProblem {
+    /// Half of it would not be looked at.
+    #[error("its fields stand inside imagePrePullOverrider and beside it; write them in one place")]
+    BothSpellings,
     /// Nobody is meant.
     #[error("it says for which nodes in no way; give nodeLabel, or labelSelector ({{}} means all nodes)")]
     NoNodes,
@@ -106,9 +109,12 @@ pub enum OverriderProblem {
     NoValue(String),
 }
 
+/// What is said of a node that cannot be given its images begins like this.
+pub(super) const NO_VALID_IMAGE: &str = "the overriders make no valid image of ";
+
 /// Why a node cannot be given its images.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the overriders make no valid image of {written:?} on this node: {why}")]
+#[error("{NO_VALID_IMAGE}{written:?} on this node: {why}")]
 pub struct ResolveError {
     written: String,
     why: String,
@@ -131,6 +137,16 @@ impl Overriders {
     pub fn parse(items: &[OverriderItem]) -> Result<Self, OverriderError> {
         let read = |(index, item)| Overrider::parse(item).map_err(|problem| OverriderError { index, problem });
         items.iter().enumerate().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Which of them match a node. Nodes with the same answer get the same images.
@@ -189,6 +205,9 @@ fn rewritten(image: &JobImage, overriders: &[&Overrider]) -> Result<ResolvedImag
 
 impl Overrider {
     fn parse(item: &OverriderItem) -> Result<Self, OverriderProblem> {
+        if item.image_pre_pull_overrider.is_some() && says_anything(&item.unwrapped) {
+            return Err(OverriderProblem::BothSpellings);
+        }
         let overrider = item.overrider();
         let line = overrider.node_label.as_deref().filter(|line| !line.is_empty());
         let nodes = match (line, &overrider.label_selector) {
@@ -204,6 +223,14 @@ impl Overrider {
             secrets: read(changes.map_or(&[], |changes| &changes.secret_overriders), secret_part)?,
         })
     }
+}
+
+/// Empty fields count as not given.
+fn says_anything(overrider: &larder_api::image_pre_pull_job::Overrider) -> bool {
+    let changes = overrider.overriders.as_ref();
+    overrider.node_label.as_deref().is_some_and(|line| !line.is_empty())
+        || overrider.label_selector.is_some()
+        || changes.is_some_and(|changes| !changes.image_overriders.is_empty() || !changes.secret_overriders.is_empty())
 }
 
 fn read<Part>(

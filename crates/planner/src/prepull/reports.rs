@@ -9,6 +9,7 @@ use larder_api::image_pre_pull_job::NodeTaskStatus;
 use larder_api::{ImagePrePullJobStatus, NodeImage};
 
 use super::task::{NodeReport, NodeTask};
+use super::time::NodeTime;
 use super::words::NodePhase;
 use crate::view::NodeKey;
 
@@ -45,10 +46,12 @@ impl Reports {
         task: &NodeTask,
         object: Option<&NodeImage>,
         uid: &str,
+        time: NodeTime,
     ) -> Option<&NodeReport> {
         match object {
             Some(object) => match task.report(object, uid) {
                 Some(report) => {
+                    let report = report.in_the_jobs_words(task, time);
                     self.0.insert(node.clone(), report);
                 }
                 None => {

@@ -86,7 +86,7 @@ impl Fleet {
         let plan = PrePull::of(job).unwrap();
         let fleet = candidates(&nodes);
         let mut choice = choose(&plan.nodes, &fleet, plan.waits_for_nodes(), before).unwrap();
-        let tasks = plan.tasks(&mut choice, &fleet);
+        let tasks = plan.tasks(&mut choice, &fleet, &Tasks::new());
         let progress = Progress::new(plan.campaign(&choice, &tasks).unwrap(), at(0));
         let mut fleet = Self {
             nodes,
@@ -116,13 +116,13 @@ impl Fleet {
 
     /// Shows a node to the progress.
     pub(crate) fn show(&mut self, node: &NodeKey, now: Timestamp) {
-        let timeout = self.plan.timeout();
+        let time = self.plan.node_time(at(0));
         let claim = self.tasks.get(node).and_then(|task| {
             let object = self.nodes.get(node).map(|record| &record.object);
             let report = self
                 .reports
-                .see(node, task, object, self.plan.owner.uid.as_deref().unwrap())?;
-            Some(report.claim_view(timeout, now))
+                .see(node, task, object, self.plan.owner.uid.as_deref().unwrap(), time)?;
+            Some(report.claim_view(time.timeout(), now))
         });
         let record = self.nodes.get(node);
         let block = match record {

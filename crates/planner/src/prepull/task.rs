@@ -15,6 +15,7 @@ use larder_model::{ImageRef, Reason, Retry};
 
 use super::overriders::ResolvedImage;
 use super::secret::SecretRef;
+use super::time::NodeTime;
 use crate::campaign::later;
 use crate::order;
 use crate::view::ClaimView;
@@ -26,6 +27,7 @@ const LAST_WORD: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeTask {
     images: Vec<ResolvedImage>,
+    overriders: Vec<usize>,
 }
 
 /// What one node says to its task. Only there while every image of the task is claimed.
@@ -55,9 +57,14 @@ pub struct ImageReport {
 }
 
 impl NodeTask {
-    /// A task for these images.
-    pub fn new(images: Vec<ResolvedImage>) -> Self {
-        Self { images }
+    /// A task for these images, as these overriders of the job made them.
+    pub fn new(images: Vec<ResolvedImage>, overriders: Vec<usize>) -> Self {
+        Self { images, overriders }
+    }
+
+    /// Which overriders of the job made the images what they are.
+    pub fn overriders(&self) -> &[usize] {
+        &self.overriders
     }
 
     /// The images, in the job's order.
@@ -179,6 +186,20 @@ impl ImageReport {
 }
 
 impl NodeReport {
+    /// The same with the job's words where the node's are those of its entries.
+    #[must_use]
+    pub fn in_the_jobs_words(mut self, task: &NodeTask, time: NodeTime) -> Self {
+        for (image, said) in task.images().iter().zip(&mut self.images) {
+            let words = said
+                .failure()
+                .and_then(|reason| time.in_the_jobs_words(&image.image, self.handed_out, reason));
+            if let Some((reason, message)) = words {
+                (said.answer, said.message) = (Answer::Failed(reason), Some(message));
+            }
+        }
+        self
+    }
+
     /// When the node's time is over, if it has `timeout` from its own dispatch. Whoever has not answered by then is not
     /// waited for any longer.
     pub fn overdue_at(&self, timeout: SignedDuration) -> Timestamp {

@@ -138,6 +138,9 @@ pub const NOT_READY: &str = "the node is not ready";
 /// The node's time was over.
 pub const TIMED_OUT: &str = "The node task has timed out";
 
+/// The job's time was over first.
+pub const TURN_NEVER_CAME: &str = "the job's activeDeadlineSeconds ran out before the node's turn came";
+
 /// At least one image could not be had.
 pub const PULLS_FAILED: &str = "there were some failures when pulling images";
 

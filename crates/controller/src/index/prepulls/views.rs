@@ -60,11 +60,7 @@ impl Index {
 
     /// Shows a node to an ImagePrePullJob, whether or not anything is known of it.
     pub(in crate::index) fn touch_chosen(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
-        let without_task = self.running(job).is_some_and(|running| {
-            let work = running.work.as_ref();
-            running.has_chosen(node) && work.is_some_and(|work| !work.tasks.contains_key(node))
-        });
-        if without_task {
+        if self.needs_task(job, node) {
             self.give_task(job, node, now);
         }
         let Some(mut view) = self.see(job, node, now) else {
@@ -98,11 +94,12 @@ impl Index {
             return Some(work.farewell(node, object, &known.uid, now));
         }
         let task = work.tasks.get(node).cloned();
+        let time = work.plan.node_time(started);
         let report = match &task {
-            Some(task) => work.reports.see(node, task, object, &known.uid),
+            Some(task) => work.reports.see(node, task, object, &known.uid, time),
             None => work.reports.get(node),
         };
-        let timeout = work.plan.timeout();
+        let timeout = time.timeout();
         let claim = report.map(|report| report.claim_view(timeout, now));
         let over = report.map(|report| report.overdue_at(timeout));
         let open = claim.is_some_and(|claim| !claim.is_final());

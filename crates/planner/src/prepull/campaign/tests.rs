@@ -91,7 +91,7 @@ fn campaign(template: &Value, names: &[&str]) -> Campaign {
     let plan = plan(&template);
     let fleet = candidates(&nodes);
     let mut choice = choose(&plan.nodes, &fleet, plan.waits_for_nodes(), &Before::default()).unwrap();
-    let tasks = plan.tasks(&mut choice, &fleet);
+    let tasks = plan.tasks(&mut choice, &fleet, &Tasks::new());
     plan.campaign(&choice, &tasks).unwrap()
 }
 

@@ -212,3 +212,17 @@ proptest! {
         prop_assert_eq!(resolved, again);
     }
 }
+
+#[rstest]
+#[case::both(json!({"imagePrePullOverrider": {"nodeLabel": "a"}, "nodeLabel": "b"}), false)]
+#[case::changes_beside(json!({"imagePrePullOverrider": {"nodeLabel": "a"}, "overriders": {"imageOverriders": [{"component": "Tag", "operator": "remove"}]}}), false)]
+#[case::selector_beside(json!({"imagePrePullOverrider": {"nodeLabel": "a"}, "labelSelector": {}}), false)]
+#[case::nothing_beside(json!({"imagePrePullOverrider": {"nodeLabel": "a"}}), true)]
+#[case::empty_beside(json!({"imagePrePullOverrider": {"nodeLabel": "a"}, "nodeLabel": "", "overriders": {}}), true)]
+fn fields_in_both_places_are_not_dropped_silently(#[case] item: Value, #[case] good: bool) {
+    let said = parse(json!([item])).map_err(|error| error.to_string());
+    match said {
+        Ok(_) => assert!(good),
+        Err(why) => assert!(!good && why.contains("write them in one place"), "{why}"),
+    }
+}

@@ -53,7 +53,10 @@ fn stays_below_800_kb_and_names_every_failed_node(#[case] answer: fn(usize) -> A
         nodes: (0..NODES).map(chosen).collect(),
         ..Choice::default()
     };
-    let task = std::sync::Arc::new(NodeTask::new(plan.overriders.resolve(&plan.images, &[]).unwrap()));
+    let task = std::sync::Arc::new(NodeTask::new(
+        plan.overriders.resolve(&plan.images, &[]).unwrap(),
+        Vec::new(),
+    ));
     let tasks: Tasks = (0..NODES).map(|number| (name(number), task.clone())).collect();
     let reports: Reports = (0..NODES)
         .map(|number| (name(number), report(answer(number))))

@@ -9,7 +9,9 @@ use crate::prepull::nodes::Unfit;
 use crate::prepull::overriders::ResolvedImage;
 use crate::prepull::shed::Details;
 use crate::prepull::task::{ImageReport, NodeReport, NodeTask};
-use crate::prepull::words::{Event, NOT_READY, NodePhase, PULLS_FAILED, State, TIMED_OUT, no_such_node};
+use crate::prepull::words::{
+    Event, NOT_READY, NodePhase, PULLS_FAILED, State, TIMED_OUT, TURN_NEVER_CAME, no_such_node,
+};
 use crate::seat::Tally;
 use crate::view::NodeKey;
 
@@ -179,10 +181,7 @@ impl Line {
 
     fn failed(name: &NodeKey, why: Reason, report: Option<&NodeReport>) -> Self {
         let (event, reason) = match report {
-            _ if is_timeout(why) && report.is_none() => (
-                Event::TimeOut,
-                "the job's activeDeadlineSeconds ran out before the node's turn came".to_owned(),
-            ),
+            _ if is_timeout(why) && report.is_none() => (Event::TimeOut, TURN_NEVER_CAME.to_owned()),
             None => (Event::Init, text(why, name)),
             Some(report) if failures(report).any(|(_, why)| is_timeout(why)) => (Event::TimeOut, TIMED_OUT.to_owned()),
             Some(report) if why == Reason::CheckFailed => {

@@ -218,6 +218,12 @@ fn a_node_that_reports_its_timeout_failed(#[case] reason: Reason) {
     );
     assert_eq!(status.event.as_deref(), Some("TimeOut"));
     assert_eq!(status.failed, 1);
+    assert_eq!(status.progress.reasons, [("Timeout".to_owned(), 1)].into());
+    let image = node.image_status[0].reason.as_deref().unwrap();
+    assert!(
+        image.contains("timeoutSeconds") && !image.contains("activeDeadlineSeconds"),
+        "{image}"
+    );
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn an_image_that_an_edit_added_is_claimed_beside_what_runs() {
         image: added,
         secret: None,
     });
-    let edited = NodeTask::new(images);
+    let edited = NodeTask::new(images, Vec::new());
     assert_eq!(edited.report(&object, "job-uid"), None, "it has to be handed out");
     let mut spec = object.spec.clone();
     edited.claim(&mut spec, &object, &fleet.plan.owner, at(2));
