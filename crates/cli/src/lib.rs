@@ -15,6 +15,7 @@ mod fleet;
 mod job;
 mod jobs;
 mod manifest;
+mod open_files;
 mod output;
 mod stop;
 mod table;

@@ -125,17 +125,19 @@ fn too_much(columns: &[Column], rows: &[Vec<String>], width: usize) -> Option<us
     droppable.min().map(|(_, position)| position)
 }
 
-/// When nothing is left to leave out, the longest column gives way, so that something of the last one is seen.
+/// When nothing is left to leave out, the longest columns give way, so that something of the last one is seen.
 fn shorten_names(columns: &[Column], rows: &mut [Vec<String>], width: usize) {
-    let all = widths(&headings(columns), rows);
-    let Some((_, first)) = all.split_last() else { return };
-    let over = (before_last(columns, rows) + WORD).saturating_sub(width);
-    let longest = first.iter().enumerate().max_by_key(|(_, width)| **width);
-    let Some((position, longest)) = longest.filter(|_| 0 < over) else {
-        return;
-    };
-    for cell in rows.iter_mut().filter_map(|row| row.get_mut(position)) {
-        *cell = cut(cell, longest.saturating_sub(over));
+    for _ in columns {
+        let all = widths(&headings(columns), rows);
+        let Some((_, first)) = all.split_last() else { return };
+        let over = (before_last(columns, rows) + WORD).saturating_sub(width);
+        let longest = first.iter().enumerate().max_by_key(|(_, width)| **width);
+        let Some((position, longest)) = longest.filter(|(_, longest)| 0 < over && WORD < **longest) else {
+            return;
+        };
+        for cell in rows.iter_mut().filter_map(|row| row.get_mut(position)) {
+            *cell = cut(cell, longest.saturating_sub(over).max(WORD));
+        }
     }
 }
 

@@ -62,7 +62,7 @@ const COLUMNS: [Column; 9] = [
     ("PHASE", Narrow::Keep),
     ("DONE", Narrow::Keep),
     ("ACTIVE", Narrow::Drop(1)),
-    ("FAILED", Narrow::Drop(4)),
+    ("FAILED", Narrow::Keep),
     ("BYTES", Narrow::Drop(3)),
     ("ETA", Narrow::Drop(2)),
     ("MESSAGE", Narrow::Cut),
@@ -146,8 +146,17 @@ mod tests {
             name: "a-name-as-long-as-kubernetes-lets-it-be-which-is-sixty-three-xx".into(),
             ..view()
         };
+        let far = JobView {
+            namespace: Some("a-namespace-as-long-as-kubernetes-lets-it-be-which-is-sixty-three".into()),
+            ..long.clone()
+        };
         for everywhere in [false, true] {
-            for line in overview(&[view(), long.clone()], everywhere, Some(80)).lines() {
+            let text = overview(&[view(), long.clone(), far.clone()], everywhere, Some(80));
+            let heading = text.lines().next().unwrap();
+            for column in ["JOB", "PHASE", "DONE", "FAILED", "MESSAGE"] {
+                assert!(heading.contains(column), "{heading}");
+            }
+            for line in text.lines() {
                 assert!(line.chars().count() <= 80, "{line}");
             }
         }

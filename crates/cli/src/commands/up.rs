@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::{Up, given};
 use crate::failure::{Failure, chain};
-use crate::{demo, output, stop};
+use crate::{demo, open_files, output, stop};
 
 /// How long the parts may take to get ready. They take less than a second; a slow disk or a busy machine takes longer.
 const READY: Duration = Duration::from_mins(1);
@@ -22,6 +22,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     if arguments.demo {
         return demo::run(&arguments, &stop).await;
     }
+    open_files::make_room_for(arguments.nodes.get())?;
     let nodes = nodes(arguments.nodes.get())?;
     let count = nodes.len();
     let folder = data_folder(&arguments)?;

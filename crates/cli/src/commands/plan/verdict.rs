@@ -9,6 +9,10 @@ use serde::Serialize;
 /// image by their own; this is for several images together.
 const GC_THRESHOLD: u8 = 85;
 
+/// What is said of a failure that nobody asked for just now.
+const EARLIER: &str = "That is how the job ended there that is on the node already, so it was not asked how much it would \
+                       pull; delete that job to have it asked anew.";
+
 /// One node. Field names are the output of `-o json`, on which scripts rely.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -49,6 +53,8 @@ pub(super) struct Answer {
     /// Why a pull would fail.
     pub(super) trouble: Option<Reason>,
     pub(super) words: String,
+    /// It is the result of an order that the node had already, and not of this question.
+    pub(super) earlier: bool,
 }
 
 /// What a node said to all images that it was asked for, and the room that it has.
@@ -69,6 +75,7 @@ impl Answer {
             bytes: total.map(|total| (bytes(result.bytes_done).unwrap_or(0).min(total), total)),
             trouble: (result.phase() == Phase::Failed).then(|| result.reason().unwrap_or(Reason::Internal)),
             words: result.message.clone().unwrap_or_default(),
+            earlier: node.entry(name, tag).is_some_and(|entry| !entry.dry_run),
         })
     }
 }
@@ -108,6 +115,7 @@ pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, login_mis
     let all_known = known().count() == asked;
     let failing = answers.images.iter().find(|answer| answer.trouble.is_some());
     let (trouble, words) = match failing {
+        Some(answer) if answer.earlier => (answer.trouble, format!("{} {EARLIER}", answer.words).trim().to_owned()),
         Some(answer) => (answer.trouble, answer.words.clone()),
         None => match no_room_for_all(answers, missing) {
             Some(why) => (
@@ -169,7 +177,28 @@ mod tests {
             bytes: Some((done, total)),
             trouble,
             words: String::new(),
+            earlier: false,
         }
+    }
+
+    /// What a node says that has failed at the image before, for a job or for nobody but the question.
+    #[rstest]
+    #[case::order(false, true)]
+    #[case::question(true, false)]
+    fn an_earlier_failure_is_called_that(#[case] dry_run: bool, #[case] earlier: bool) {
+        let node: NodeImage = serde_json::from_value(serde_json::json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": "a"},
+            "spec": {"images": {"nginx": {"tags": [{"tag": "1", "version": 1, "dryRun": dry_run, "pullPolicy": {"ttlSecondsAfterFinished": 9}}]}}},
+            "status": {"imageStatuses": {"nginx": {"tags": [
+                {"tag": "1", "version": 1, "phase": "Failed", "reason": "Unreachable", "message": "Nobody answers."},
+            ]}}},
+        }))
+        .unwrap();
+        let answer = Answer::in_status(&node, "nginx", "1", 1).unwrap();
+        let row = row("a", Some(&answers(&[answer])), 1, false);
+        assert_eq!((row.verdict, row.bytes_to_pull), (Verdict::Fails, None));
+        assert!(row.words.starts_with("Nobody answers."), "{}", row.words);
+        assert_eq!(row.words.contains("delete that job"), earlier, "{}", row.words);
     }
 
     fn answers(images: &[Answer]) -> Answers {
