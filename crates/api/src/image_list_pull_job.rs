@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::JobProgress;
 use crate::template::PullTemplate;
-use crate::{rules, schema};
+use crate::{rules, schema, time};
 
 /// What an ImageListPullJob asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -45,11 +45,11 @@ pub struct ImageListPullJobSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ImageListPullJobStatus {
     /// When the controller first saw the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
     /// When the job ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
     /// Images in the list.

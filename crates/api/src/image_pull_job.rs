@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::JobProgress;
 use crate::template::PullTemplate;
-use crate::{rules, schema};
+use crate::{rules, schema, time};
 
 /// What an ImagePullJob asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -45,11 +45,11 @@ pub struct ImagePullJobSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ImagePullJobStatus {
     /// When the controller first saw the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
     /// When the job ended. A job with it is finished for good.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
     /// Nodes that are selected now.

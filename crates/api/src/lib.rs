@@ -28,6 +28,7 @@ pub mod progress;
 pub mod rules;
 mod schema;
 pub mod template;
+mod time;
 
 pub use crd::crds;
 pub use image_list_pull_job::{ImageListPullJob, ImageListPullJobSpec, ImageListPullJobStatus};

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::schema;
+use crate::{schema, time};
 
 /// Conditions, bytes and reasons of a job; flattened into each job's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,10 +37,11 @@ pub struct JobProgress {
 /// Reads conditions of which only the type is given, as the schema allows: one that somebody wrote by hand must not make a
 /// whole job unreadable. A condition without a time changed at the beginning of time.
 fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
-    #[derive(Deserialize)]
+    #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Written {
-        last_transition_time: Time,
+        #[serde(deserialize_with = "time::lenient")]
+        last_transition_time: Option<Time>,
         message: String,
         observed_generation: Option<i64>,
         reason: String,
@@ -48,22 +49,11 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Conditio
         r#type: String,
     }
 
-    impl Default for Written {
-        fn default() -> Self {
-            Self {
-                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
-                message: String::new(),
-                observed_generation: None,
-                reason: String::new(),
-                status: String::new(),
-                r#type: String::new(),
-            }
-        }
-    }
-
     let written = Vec::<Written>::deserialize(deserializer)?;
     let complete = |condition: Written| Condition {
-        last_transition_time: condition.last_transition_time,
+        last_transition_time: condition
+            .last_transition_time
+            .unwrap_or(Time(jiff::Timestamp::UNIX_EPOCH)),
         message: condition.message,
         observed_generation: condition.observed_generation,
         reason: condition.reason,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::NodeImageStatus;
 use crate::template::{SandboxConfig, default_backoff_limit, default_timeout_seconds};
-use crate::{rules, schema};
+use crate::{rules, schema, time};
 
 /// The images that one node shall have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -84,7 +84,7 @@ pub struct ImageTagSpec {
     pub tag: String,
 
     /// When the entry was made, by the controller's clock. For people: no agent compares it with its own clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Time>,
 
     /// Timeouts, retries and how long the entry stays.

@@ -8,7 +8,7 @@ use larder_model::{Phase, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{schema, time};
 
 /// What became of a node's orders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,11 +86,11 @@ pub struct ImageTagStatus {
     pub start_time: Option<Time>,
 
     /// When this version ended, by the node's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
     /// The version of the entry that this answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
 
     /// `<image name>@<image id of the runtime>`.
@@ -166,7 +166,7 @@ pub struct LastSucceeded {
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatus {
     /// Version of the agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 
     /// Name and version of the container runtime, such as `containerd 2.1.9`.
@@ -200,7 +200,7 @@ pub struct ImageFsStatus {
 #[serde(rename_all = "camelCase")]
 pub struct SyncStatus {
     /// When the first sync was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub sync_at: Option<Time>,
 
     /// How it went.
@@ -208,6 +208,6 @@ pub struct SyncStatus {
     pub status: Option<String>,
 
     /// More on that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use std::pin::pin;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use kube::core::DeserializeGuard;
+use kube::core::error_boundary::InvalidObject;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -96,31 +97,31 @@ impl Watches {
         );
         let task = match &kind {
             Kind::Node => tokio::spawn(follow(Api::<Node>::all(client), outlet, |node| {
-                Some(Seen::Node(NodeFacts::of(node)))
+                Seen::Node(NodeFacts::of(node))
             })),
             Kind::NodeImage => tokio::spawn(follow(
                 Api::<DeserializeGuard<NodeImage>>::all(client),
                 outlet,
-                |guard| readable(guard).map(|object| Seen::NodeImage(Box::new(object))),
+                |guard| readable(guard, |object| Seen::NodeImage(Box::new(object))),
             )),
             Kind::Job => tokio::spawn(follow(
                 Api::<DeserializeGuard<ImagePullJob>>::all(client),
                 outlet,
-                |guard| readable(guard).map(|job| Seen::Job(Box::new(job))),
+                |guard| readable(guard, |job| Seen::Job(Box::new(job))),
             )),
             Kind::PrePull => tokio::spawn(follow(
                 Api::<DeserializeGuard<ImagePrePullJob>>::all(client),
                 outlet,
-                |guard| readable(guard).map(|job| Seen::PrePull(Box::new(job))),
+                |guard| readable(guard, |job| Seen::PrePull(Box::new(job))),
             )),
             Kind::List => tokio::spawn(follow(
                 Api::<DeserializeGuard<ImageListPullJob>>::all(client),
                 outlet,
-                |guard| readable(guard).map(|list| Seen::List(Box::new(list))),
+                |guard| readable(guard, |list| Seen::List(Box::new(list))),
             )),
             Kind::Pods(namespace) => {
                 let pods = Api::<Pod>::namespaced(client, namespace);
-                tokio::spawn(follow(pods, outlet, |pod| Some(Seen::Pod(PodFacts::of(pod)))))
+                tokio::spawn(follow(pods, outlet, |pod| Seen::Pod(PodFacts::of(pod))))
             }
         };
         self.running.insert(kind, task.abort_handle());
@@ -153,7 +154,7 @@ impl Outlet {
 }
 
 /// Follows one kind for as long as somebody listens. Errors are tried again with growing pauses.
-async fn follow<K>(api: Api<K>, outlet: Outlet, seen: impl Fn(K) -> Option<Seen>)
+async fn follow<K>(api: Api<K>, outlet: Outlet, seen: impl Fn(K) -> Seen)
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
@@ -166,7 +167,7 @@ where
                 match event {
                     Event::Init => Some(Seen::Begin),
                     Event::InitDone => Some(Seen::Complete),
-                    Event::Apply(object) | Event::InitApply(object) => seen(object),
+                    Event::Apply(object) | Event::InitApply(object) => Some(seen(object)),
                     Event::Delete(object) => Some(Seen::Gone {
                         namespace: object.namespace().unwrap_or_default(),
                         name: object.name_any(),
@@ -188,18 +189,47 @@ where
     }
 }
 
-/// One object that cannot be read stops no other.
-fn readable<K>(guard: DeserializeGuard<K>) -> Option<K> {
+/// One object that cannot be read stops no other, and is told so.
+fn readable<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>, seen: impl FnOnce(K) -> Seen) -> Seen {
     match guard.0 {
-        Ok(object) => Some(object),
-        Err(invalid) => {
-            let name = invalid.metadata.name.as_deref().unwrap_or_default();
-            warn!(
-                name,
-                error = invalid.error,
-                "an object cannot be read and is passed over"
-            );
-            None
+        Ok(object) => seen(object),
+        Err(InvalidObject { error, metadata }) => {
+            let name = metadata.name.as_deref().unwrap_or_default();
+            warn!(name, error, "an object cannot be read and is passed over");
+            let object = ObjectReference {
+                api_version: Some(K::api_version(&()).into_owned()),
+                kind: Some(K::kind(&()).into_owned()),
+                name: metadata.name,
+                namespace: metadata.namespace,
+                uid: metadata.uid,
+                ..ObjectReference::default()
+            };
+            Seen::Unreadable(Box::new(object), error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let object = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+            "metadata": {"name": "job", "namespace": "team", "uid": "u"}, "spec": {"image": 7},
+        });
+        let guard: DeserializeGuard<ImagePullJob> = serde_json::from_value(object).unwrap();
+        let Seen::Unreadable(object, why) = readable(guard, |job| Seen::Job(Box::new(job))) else {
+            panic!("a number is no image");
+        };
+        let named = (
+            object.kind.as_deref(),
+            object.namespace.as_deref(),
+            object.name.as_deref(),
+        );
+        assert_eq!(named, (Some("ImagePullJob"), Some("team"), Some("job")));
+        assert!(!why.is_empty());
     }
 }

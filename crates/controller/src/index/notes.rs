@@ -22,6 +22,7 @@ const QUEUE: usize = 1_000;
 const FAILED: &str = "PullImageFailed";
 const SUCCEEDED: &str = "PullImageSucceed";
 
+const UNREADABLE: &str = "Unreadable";
 /// What an Event is about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Subject(pub(crate) ObjectReference);
@@ -170,6 +171,31 @@ impl Index {
 
     /// Notes how a job ended.
     pub(super) fn note_end(&mut self, job: JobId, status: &JobStatus) {
+    /// What a node says of an image, where the job calls it otherwise.
+    fn in_the_words_of(&self, job: JobId, node: &str, name: &str, tag: &ImageTagStatus) -> Option<String> {
+        let running = self.running(job)?;
+        let work = running.work.as_deref()?;
+        let image = &work.tasks.get(node)?.image(name, &tag.tag)?.image;
+        let object = self.nodes.get(node)?.image.as_ref()?;
+        let claim = claim_view(object, image, running.progress.campaign().uid())?;
+        let time = work.plan.node_time(running.progress.started());
+        let (_, words) = time.in_the_jobs_words(image, claim.handed_out, tag.reason()?)?;
+        Some(words)
+    }
+
+    /// Notes that an object cannot be read: whoever wrote it sees it there, and not in a log.
+    pub(super) fn note_unreadable(&mut self, object: ObjectReference, why: &str) {
+        let uid = object.uid.clone().unwrap_or_default();
+        if self.notes.may(&uid, UNREADABLE) {
+            self.notes.push(Note {
+                subject: Subject(object),
+                warning: true,
+                reason: UNREADABLE,
+                text: format!("Nothing is done with this object, because it cannot be read: {why}"),
+            });
+        }
+    }
+
         let Some(record) = self.jobs.get(&job) else {
             return;
         };
@@ -226,7 +252,7 @@ pub(super) fn list_reference(list: &ImageListPullJob) -> Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Limits;
+    use crate::index::{Kind, Limits, Seen};
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -265,3 +291,44 @@ mod tests {
         assert_eq!(notes, want);
     }
 }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_told_so_and_stays_known() {
+        let mut index = Index::new(Limits {
+            max_active_pulls: None,
+            pause: false,
+            serve_jobs: true,
+        });
+        let now = Timestamp::UNIX_EPOCH;
+        let job = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+            "metadata": {"name": "job", "namespace": "team", "uid": "u"}, "spec": {"image": "nginx"},
+        });
+        index.see_job(serde_json::from_value(job).unwrap(), now);
+        let object = ObjectReference {
+            kind: Some("ImagePullJob".to_owned()),
+            namespace: Some("team".to_owned()),
+            name: Some("job".to_owned()),
+            uid: Some("u".to_owned()),
+            ..ObjectReference::default()
+        };
+        for _ in 0..20 {
+            let unreadable = Seen::Unreadable(Box::new(object.clone()), "invalid type".to_owned());
+            for seen in [Seen::Begin, unreadable, Seen::Complete] {
+                index.observe(&Kind::Job, seen, now);
+            }
+        }
+        let notes: Vec<Note> = std::iter::from_fn(|| index.next_note()).collect();
+        assert_eq!(notes.len(), PER_REASON as usize);
+        assert!(
+            notes
+                .iter()
+                .all(|note| note.subject == Subject(object.clone()) && note.warning)
+        );
+        assert!(
+            notes[0].text.ends_with("it cannot be read: invalid type"),
+            "{}",
+            notes[0].text
+        );
+        assert_eq!(index.jobs.len(), 1, "a job that cannot be read is not gone");
+    }

@@ -1,6 +1,7 @@
 //! What the watches show.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_planner::NodeKey;
 
@@ -37,6 +38,8 @@ pub(crate) enum Seen {
     PrePull(Box<ImagePrePullJob>),
     List(Box<ImageListPullJob>),
     Pod(PodFacts),
+    /// An object that cannot be read, and why. What was known of it stays.
+    Unreadable(Box<ObjectReference>, String),
     /// An object is gone.
     Gone {
         namespace: String,
@@ -68,6 +71,7 @@ impl Index {
                     self.see_pod(namespace, &pod, now);
                 }
             }
+            Seen::Unreadable(object, why) => self.note_unreadable(*object, &why),
             Seen::Gone { namespace, name } => self.gone(kind, namespace, name, now),
         }
     }
@@ -183,6 +187,10 @@ fn key_of(kind: &Kind, seen: &Seen) -> Option<String> {
         Seen::Job(job) => Some(of(&job.metadata)),
         Seen::PrePull(job) => Some(of(&job.metadata)),
         Seen::List(list) => Some(of(&list.metadata)),
+        Seen::Unreadable(object, _) => {
+            let namespace = object.namespace.clone().unwrap_or_default();
+            Some(joined(&(namespace, object.name.clone().unwrap_or_default())))
+        }
         Seen::Pod(pod) => match kind {
             Kind::Pods(namespace) => Some(format!("{namespace}/{}", pod.name)),
             Kind::Node | Kind::NodeImage | Kind::Job | Kind::PrePull | Kind::List => None,

@@ -44,6 +44,9 @@ fn problems(field: &Value, value: Value) -> Vec<String> {
 #[case::required(json!({"type": "object", "required": ["g"], "properties": {"g": {"type": "string"}}}), json!({}), "spec.f.g: Required value")]
 #[case::map_value(json!({"type": "object", "additionalProperties": {"type": "integer"}}), json!({"k": "v"}), r#"spec.f.k: Invalid value: "string": spec.f.k in body must be of type integer: "string""#)]
 #[case::time(json!({"type": "string", "format": "date-time"}), json!("noon"), r#"spec.f: Invalid value: "noon": spec.f in body must be of type date-time: "noon""#)]
+#[case::time_without_offset(json!({"type": "string", "format": "date-time"}), json!("2026-11-15T10:00:00"), r#"spec.f: Invalid value: "2026-11-15T10:00:00": spec.f in body must be of type date-time: "2026-11-15T10:00:00""#)]
+#[case::second_60(json!({"type": "string", "format": "date-time"}), json!("2026-11-15T10:00:60Z"), r#"spec.f: Invalid value: "2026-11-15T10:00:60Z": spec.f in body must be of type date-time: "2026-11-15T10:00:60Z""#)]
+#[case::empty_fraction(json!({"type": "string", "format": "date-time"}), json!("2026-11-15T10:00:00.Z"), r#"spec.f: Invalid value: "2026-11-15T10:00:00.Z": spec.f in body must be of type date-time: "2026-11-15T10:00:00.Z""#)]
 fn refuses_in_the_words_of_the_cluster(#[case] field: Value, #[case] value: Value, #[case] want: &str) {
     let found = problems(&field, value);
     assert_eq!(found.first().map(String::as_str), Some(want), "{found:?}");
@@ -51,6 +54,8 @@ fn refuses_in_the_words_of_the_cluster(#[case] field: Value, #[case] value: Valu
 
 #[rstest]
 #[case::nullable(json!({"type": "string", "nullable": true}), json!(null))]
+#[case::end_of_time(json!({"type": "string", "format": "date-time"}), json!("9999-12-31T23:59:59.9999999999Z"))]
+#[case::odd_offset(json!({"type": "string", "format": "date-time"}), json!("2026-11-15t10:00:00-99:99"))]
 #[case::whole_float(json!({"type": "integer"}), json!(2.0))]
 #[case::anything(json!({"x-kubernetes-preserve-unknown-fields": true}), json!([{"a": 1}, "b"]))]
 #[case::one_of(json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}), json!({"a": 1}))]

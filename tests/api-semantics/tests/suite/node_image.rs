@@ -97,6 +97,26 @@ async fn names_and_tags(#[values(Target::KubeApiserver, Target::Localplane)] tar
             "tags[0].version in body should be greater than or equal to 0",
         ),
         refuse(
+            "createdAt in the 25th hour",
+            tag("tag: latest, createdAt: \"2026-11-15T24:00:00Z\""),
+            "must be of type date-time",
+        ),
+        refuse(
+            "createdAt on a day that is not",
+            tag("tag: latest, createdAt: \"2026-02-30T10:00:00Z\""),
+            "must be of type date-time",
+        ),
+        refuse(
+            "createdAt without offset",
+            tag("tag: latest, createdAt: \"2026-11-15T10:00:00\""),
+            "must be of type date-time",
+        ),
+        refuse(
+            "createdAt is a day",
+            tag("tag: latest, createdAt: \"2026-11-15\""),
+            "must be of type date-time",
+        ),
+        refuse(
             "createdAt is no time",
             tag("tag: latest, createdAt: yesterday"),
             "must be of type date-time",
@@ -236,4 +256,57 @@ async fn fields_of_our_own(#[values(Target::KubeApiserver, Target::Localplane)] 
         ),
     ];
     check(&target.server().await, Kind::NodeImage, &cases, completed).await;
+}
+
+/// What the API server takes for a time is readable for us, whatever it means.
+#[rstest]
+#[case::as_everybody_writes_it("2026-11-15T10:00:00Z")]
+#[case::in_small_letters("2026-11-15t10:00:00z")]
+#[case::with_offset("2026-11-15T10:00:00+05:30")]
+#[case::with_a_long_fraction("2026-11-15T10:00:00.123456789012345Z")]
+#[case::at_the_end_of_time("9999-12-31T23:59:59Z")]
+#[case::beyond_it_by_its_offset("9999-12-31T23:59:59-12:00")]
+#[case::in_the_year_zero("0000-01-01T00:00:00Z")]
+#[case::with_an_offset_of_days("2026-11-15T10:00:00+99:99")]
+#[tokio::test]
+async fn moments(#[values(Target::KubeApiserver, Target::Localplane)] target: Target, #[case] moment: &str) {
+    let server = target.server().await;
+    let resource = Kind::NodeImage.stored();
+    let spec = json!({"images": {"nginx": {"tags": [
+        {"tag": "1", "createdAt": moment, "pullPolicy": {"ttlSecondsAfterFinished": 1}},
+    ]}}});
+    let created = server
+        .create(resource, &server.object(resource, &spec))
+        .await
+        .accepted();
+    let read: larder_api::NodeImage = serde_json::from_value(created).unwrap();
+    assert!(read.entry("nginx", "1").unwrap().created_at.is_some());
+}
+
+#[rstest]
+#[case::version("version", 1024)]
+#[case::runtime("runtime", 1024)]
+#[case::public_key("publicKey", 1024)]
+#[tokio::test]
+async fn texts_of_agents_are_bounded(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+    #[case] field: &str,
+    #[case] most: usize,
+) {
+    let server = target.server().await;
+    let resource = Kind::NodeImage.stored();
+    let created = server
+        .create(resource, &server.object(resource, &json!({})))
+        .await
+        .accepted();
+    let name = crate::server::name_of(&created);
+    let say = |text: String| json!({"status": {"agent": {field: text}}});
+    let status = say("ü".repeat(most));
+    server.patch_status(resource, name, &status).await.accepted();
+    let too_long = say("1".repeat(most + 1));
+    let message = server.patch_status(resource, name, &too_long).await.refused(422);
+    assert!(message.contains(&format!("status.agent.{field}")), "{message}");
+    let story = json!({"status": {"imageStatuses": {"nginx": {"tags": [{"tag": "1", "message": "1".repeat(4_097)}]}}}});
+    let message = server.patch_status(resource, name, &story).await.refused(422);
+    assert!(message.contains("tags[0].message"), "{message}");
 }
