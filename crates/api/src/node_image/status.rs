@@ -1,5 +1,5 @@
 //! What a node's agent says about its orders. Texts of a closed set are read leniently: an agent of another version must
-//! not make a NodeImage unreadable.
+//! not make a NodeImage unreadable. All texts are bounded: ten thousand of these objects pass through every watch.
 
 use std::collections::BTreeMap;
 
@@ -41,6 +41,7 @@ pub struct NodeImageStatus {
 
     /// Results by familiar image name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 512))]
     pub image_statuses: BTreeMap<String, ImageStatus>,
 
     /// Declared by OpenKruise and written by nobody; kept so that it is not lost.
@@ -71,10 +72,12 @@ pub struct ImageStatus {
 pub struct ImageTagStatus {
     /// The tag or digest, as in the spec.
     #[serde(default)]
+    #[schemars(length(max = 256))]
     pub tag: String,
 
     /// `Waiting`, `Pulling`, `Succeeded` or `Failed`.
     #[serde(default)]
+    #[schemars(length(max = 64))]
     pub phase: String,
 
     /// Percent of the bytes that are there.
@@ -82,7 +85,7 @@ pub struct ImageTagStatus {
     pub progress: Option<i32>,
 
     /// When the first attempt of this version began, by the node's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
     /// When this version ended, by the node's clock.
@@ -90,19 +93,22 @@ pub struct ImageTagStatus {
     pub completion_time: Option<Time>,
 
     /// The version of the entry that this answers.
-    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
 
     /// `<image name>@<image id of the runtime>`.
     #[serde(default, rename = "imageID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::TEXT_MAX))]
     pub image_id: Option<String>,
 
     /// What happened, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::MESSAGE_MAX))]
     pub message: Option<String>,
 
     /// Digest of the manifest that is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub digest: Option<String>,
 
     /// Compressed size of the image, where the runtime tells.
@@ -115,6 +121,7 @@ pub struct ImageTagStatus {
 
     /// Why it failed or waits, as one word of a closed set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub reason: Option<String>,
 
     /// Real tries of this version: 0 if the image was there already.
@@ -154,10 +161,11 @@ pub struct LastSucceeded {
 
     /// Digest of the manifest that was there then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub digest: Option<String>,
 
     /// When, by the node's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 }
 
@@ -166,19 +174,22 @@ pub struct LastSucceeded {
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatus {
     /// Version of the agent.
-    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::TEXT_MAX))]
     pub version: Option<String>,
 
     /// Name and version of the container runtime, such as `containerd 2.1.9`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::TEXT_MAX))]
     pub runtime: Option<String>,
 
     /// The public half of the node's key, in base64: credentials are sealed to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::TEXT_MAX))]
     pub public_key: Option<String>,
 
     /// When the agent last wrote something, by the node's clock. There is no heartbeat: it moves with other writes only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Time>,
 }
 
@@ -205,9 +216,11 @@ pub struct SyncStatus {
 
     /// How it went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::TEXT_MAX))]
     pub status: Option<String>,
 
     /// More on that.
-    #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::MESSAGE_MAX))]
     pub message: Option<String>,
 }

@@ -18,7 +18,7 @@ use super::shelf::Shelf;
 use super::thrift::{forget_needless, forget_words};
 use super::{Index, JobId};
 use crate::facts::NodeFacts;
-use crate::merge::json_of;
+use crate::merge::json_bytes;
 
 /// A write whose outcome is unknown is looked into after this long, then after twice as long, …
 const FIRST_LOOK: SignedDuration = SignedDuration::from_millis(500);
@@ -31,9 +31,6 @@ const AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(30);
 
 /// Room that one more entry with its result may take.
 const ENTRY_BYTES: usize = 4 * 1_024;
-
-/// Below this many tags an object cannot be too large, and is not measured.
-const MEASURED_FROM_TAGS: usize = 48;
 
 /// Nodes that are looked at in search of one that is to be written. After a list everybody is looked at, and most need
 /// nothing: others must not wait for that.
@@ -50,11 +47,11 @@ pub(super) struct NodeRecord {
     pub(super) jobs: BTreeSet<JobId>,
     pub(super) orders: BTreeMap<JobId, Order>,
     pub(super) write: Write,
+    pub(super) full_since: Option<Timestamp>,
+    /// Bytes of the NodeImage.
+    pub(super) bytes: usize,
     /// A hand-written entry was denied with the credentials it had; its Secrets are read again after this moment.
     pub(super) denied: Option<Timestamp>,
-    pub(super) full_since: Option<Timestamp>,
-    /// Bytes of the NodeImage, where it is large enough to matter.
-    pub(super) bytes: usize,
 }
 
 /// A step of a campaign that is to be written.
@@ -170,14 +167,7 @@ impl NodeRecord {
     }
 
     fn measure(&mut self, now: Timestamp) {
-        let tags = self.image.as_ref().map_or(0, |image| {
-            image.spec.images.values().map(|image| image.tags.len()).sum::<usize>()
-        });
-        self.bytes = if tags < MEASURED_FROM_TAGS {
-            0
-        } else {
-            json_of(&self.image.as_ref()).to_string().len()
-        };
+        self.bytes = self.image.as_ref().map_or(0, json_bytes);
         let crowded = self
             .image
             .as_ref()

@@ -101,7 +101,10 @@ fn tag_status(entry: &Entry, track: &Track) -> (ImageTagStatus, Phase) {
         start_time: track.start_time.clone(),
         completion_time: track.completion_time.clone(),
         version: Some(track.version),
-        image_id: track.image_id.as_ref().map(|id| format!("{}@{id}", entry.key.name)),
+        image_id: track
+            .image_id
+            .as_ref()
+            .map(|id| shorten(&format!("{}@{id}", entry.key.name))),
         message: message.map(|message| shorten(message)),
         digest: track.digest.clone(),
         bytes_total: bytes.and_then(|bytes| i64::try_from(bytes.total).ok()),

@@ -20,6 +20,30 @@ fn object(revision: u64, phase: Option<&str>) -> NodeImage {
     .unwrap()
 }
 
+#[test]
+fn an_object_is_measured_however_few_tags_it_has() {
+    let mut index = Index::new(Limits {
+        max_active_pulls: None,
+        pause: false,
+        serve_jobs: true,
+    });
+    let (node, now) = (NodeKey::from("a"), Timestamp::UNIX_EPOCH);
+    let small = object(1, Some("Succeeded"));
+    index.take_in_image(&node, small.clone(), false, now);
+    let is_full = |index: &Index| {
+        let record = &index.nodes[&node];
+        let room = record.has_room_for([("redis", "7".to_owned())]);
+        assert_eq!(room, record.full_since.is_none());
+        !room
+    };
+    assert!(!is_full(&index));
+    let mut large = small;
+    let agent = large.status.as_mut().unwrap().agent.get_or_insert_default();
+    agent.version = Some("1".repeat(NODE_IMAGE_BYTES_MAX));
+    index.take_in_image(&node, large, false, now);
+    assert!(is_full(&index));
+}
+
 #[rstest]
 #[case::the_answer_of_a_write_comes_after_the_result(false, true, "Succeeded")]
 #[case::the_watch_is_behind_a_write(true, false, "Succeeded")]
