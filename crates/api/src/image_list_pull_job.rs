@@ -76,9 +76,39 @@ pub struct ImageListPullJobStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_image_statuses: Vec<FailedImageStatus>,
 
+    /// Images whose child has ended. They are done, whatever becomes of the child.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = schema::IMAGES_MAX))]
+    pub finished_images: Vec<FinishedImage>,
+
     /// Conditions, bytes and reasons.
     #[serde(flatten)]
     pub progress: JobProgress,
+}
+
+/// One image whose child has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FinishedImage {
+    /// The image, as in the list.
+    #[serde(default)]
+    #[schemars(length(max = schema::IMAGE_MAX))]
+    pub name: String,
+
+    /// Name of the child job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::NAME_MAX))]
+    pub image_pull_job: Option<String>,
+
+    /// Why the child failed, as its condition says; absent if every node has the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub reason: Option<String>,
+
+    /// What the child was asked for, as a hash. After an edit of the list the image is pulled anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub revision: Option<String>,
 }
 
 /// One image that some node could not get.

@@ -24,7 +24,7 @@ pub(super) struct ListRecord {
     pub(super) desk: Desk,
     /// A child whose creation nobody knows the outcome of; the watch shows it if there is one.
     unsure_until: Option<Timestamp>,
-    /// Children that ended and were deleted by somebody: they are not made again.
+    /// Children that ended and were deleted by somebody: they are not made again. The list says so itself, but less of it.
     departed: BTreeMap<ImageRef, ImagePullJob>,
 }
 
@@ -140,12 +140,13 @@ impl Index {
                 child.metadata.uid.clone()?,
             ));
         }
+        let finished = kind::finished(&list.object);
         let missing = wanted.into_iter().find(|(image, spec)| {
             let known = list
                 .departed
                 .get(image)
                 .is_some_and(|child| kind::is_as_wanted(&child.spec, spec));
-            !children.contains_key(image) && !known
+            !children.contains_key(image) && !known && !finished.contains_key(image)
         });
         missing.map(|(_, spec)| ListStep::Create(Box::new(spec)))
     }
@@ -184,7 +185,7 @@ impl Index {
                     children.entry(image.clone()).or_insert(child);
                 }
                 children.retain(|image, _| wanted.contains_key(image));
-                kind::status(&record.object, wanted.len(), &children, now)
+                kind::status(&record.object, &wanted, &children, now)
             }
         }
     }

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::Resource as _;
 use kube::core::ObjectMeta;
-use larder_api::conditions::{COMPLETE, FAILED, reasons};
-use larder_api::image_list_pull_job::FailedImageStatus;
+use larder_api::conditions::{COMPLETE, FAILED, PROGRESSING, reasons};
+use larder_api::image_list_pull_job::{FailedImageStatus, FinishedImage};
 use larder_api::names::TEMPLATE_HASH_LABEL;
 use larder_api::progress::JobProgress;
 use larder_api::template::PullTemplate;
@@ -72,6 +72,22 @@ pub(crate) fn is_as_wanted(child: &ImagePullJobSpec, wanted: &ImagePullJobSpec) 
         && rest(child) == rest(wanted)
 }
 
+/// What every child of a list is asked for, as a hash.
+fn revision(list: &ImageListPullJob) -> String {
+    let template = json_of(&list.spec.template).to_string();
+    let policy = list.spec.image_pull_policy.as_deref().unwrap_or_default();
+    format!("{:x}", jitter::spread(&[&template, policy], u64::MAX))
+}
+
+/// The images that are done as the list wants them now, by its own word: whose child has ended, wherever it is.
+pub(crate) fn finished(list: &ImageListPullJob) -> BTreeMap<ImageRef, &FinishedImage> {
+    let said = list.status.iter().flat_map(|status| &status.finished_images);
+    let revision = revision(list);
+    let done = said.filter(|image| image.revision.as_ref() == Some(&revision));
+    done.filter_map(|image| Some((ImageRef::parse(&image.name).ok()?, image)))
+        .collect()
+}
+
 /// A child that does not exist yet.
 pub(crate) fn child(list: &ImageListPullJob, spec: ImagePullJobSpec) -> ImagePullJob {
     let template = json_of(&list.spec.template).to_string();
@@ -97,25 +113,41 @@ pub(crate) fn child(list: &ImageListPullJob, spec: ImagePullJobSpec) -> ImagePul
     }
 }
 
-/// The list's status, from its children by image. `images` is how many there should be.
+/// The list's status, from its children by image. `wanted` are all the images there should be.
 pub(crate) fn status(
     list: &ImageListPullJob,
-    images: usize,
+    wanted: &BTreeMap<ImageRef, ImagePullJobSpec>,
     children: &BTreeMap<ImageRef, &ImagePullJob>,
     now: Timestamp,
 ) -> ImageListPullJobStatus {
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let previous = list.status.as_ref();
+    let (finished, revision) = (finished(list), revision(list));
     let mut status = ImageListPullJobStatus {
         start_time: previous
             .and_then(|status| status.start_time.clone())
             .or(Some(Time(now))),
-        desired: count(images),
+        desired: count(wanted.len()),
         ..ImageListPullJobStatus::default()
     };
     let endless = list.spec.template.completion_policy.is_never();
     let mut why = None;
-    for (image, child) in children {
+    for image in wanted.keys() {
+        let Some(child) = children.get(image) else {
+            // Its child is gone, and the list remembers how it ended.
+            let Some(done) = finished.get(image) else {
+                continue;
+            };
+            status.completed += 1;
+            status.succeeded += i32::from(done.reason.is_none());
+            if done.reason.is_some() {
+                let name = done.image_pull_job.as_deref().unwrap_or_default();
+                status.failed_image_statuses.push(failed_image(&done.name, name));
+            }
+            why = why.or(done.reason.clone());
+            status.finished_images.push((*done).clone());
+            continue;
+        };
         let Some(theirs) = &child.status else {
             continue;
         };
@@ -129,10 +161,20 @@ pub(crate) fn status(
         status.active += i32::from(0 < theirs.active);
         status.completed += i32::from(over);
         status.succeeded += i32::from(over && theirs.failed == 0 && failed.is_none());
+        let name = child.metadata.name.as_deref().unwrap_or_default();
         if 0 < theirs.failed {
-            status.failed_image_statuses.push(failed_image(image, child));
+            status.failed_image_statuses.push(failed_image(&child.spec.image, name));
         }
-        why = why.or(failed.map(|condition| condition.reason.clone()));
+        let reason = failed.map(|condition| condition.reason.clone());
+        if theirs.completion_time.is_some() {
+            status.finished_images.push(FinishedImage {
+                name: child.spec.image.clone(),
+                image_pull_job: Some(name.to_owned()),
+                reason: reason.clone(),
+                revision: Some(revision.clone()),
+            });
+        }
+        why = why.or(reason);
         add(&mut status.progress, &theirs.progress);
     }
     let over = !endless && status.desired == status.completed;
@@ -144,10 +186,13 @@ pub(crate) fn status(
     );
     let (done, all) = (status.succeeded, status.desired);
     match why {
-        _ if !over => conditions.running(
-            reasons::PULLING,
-            &format!("{} of {all} images are done", status.completed),
-        ),
+        _ if !over => {
+            let done = format!("{} of {all} images are done", status.completed);
+            match waits_for(children).filter(|_| status.active == 0) {
+                Some((reason, why)) => conditions.running(&reason, &format!("{done}; {why}")),
+                None => conditions.running(reasons::PULLING, &done),
+            }
+        }
         Some(reason) => conditions.ended((FAILED, &reason), &format!("{done} of {all} images are on all nodes")),
         None => conditions.ended(
             (COMPLETE, reasons::ALL_NODES_SUCCEEDED),
@@ -159,6 +204,17 @@ pub(crate) fn status(
         status.progress.eta_seconds = None;
     }
     status
+}
+
+/// What the first child that is not over waits for, and for which image. One that has said nothing yet is about to begin.
+fn waits_for(children: &BTreeMap<ImageRef, &ImagePullJob>) -> Option<(String, String)> {
+    let mut open = children.iter().filter_map(|(image, child)| {
+        let status = child.status.as_ref()?;
+        let mut conditions = status.progress.conditions.iter();
+        let waits = conditions.find(|condition| condition.type_ == PROGRESSING && condition.status == "True")?;
+        Some((waits.reason.clone(), format!("{}: {}", image.familiar(), waits.message)))
+    });
+    open.next()
 }
 
 /// The status of a list that says something which cannot be carried out.
@@ -184,15 +240,13 @@ fn told(list: &ImageListPullJob, now: Timestamp, tell: impl FnOnce(&mut Conditio
     status
 }
 
-fn failed_image(image: &ImageRef, child: &ImagePullJob) -> FailedImageStatus {
-    let name = child.metadata.name.clone().unwrap_or_default();
-    let as_written = Some(child.spec.image.clone()).filter(|text| !text.is_empty());
+fn failed_image(image: &str, child: &str) -> FailedImageStatus {
     FailedImageStatus {
         message: Some(format!(
-            "Please check for details which nodes failed by 'kubectl get ImagePullJob {name}'."
+            "Please check for details which nodes failed by 'kubectl get ImagePullJob {child}'."
         )),
-        name: as_written.or_else(|| Some(image.familiar())),
-        image_pull_job: Some(name),
+        name: Some(image.to_owned()),
+        image_pull_job: Some(child.to_owned()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! ImageListPullJobs and their children.
 
 use kube::ResourceExt as _;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use larder_api::{ImageListPullJob, ImagePullJob};
 use larder_model::Reason;
 use larder_testkit::{wait_for, wait_until};
@@ -128,4 +128,50 @@ async fn a_list_with_a_time_to_live_pulls_once_and_goes() {
         .await
         .unwrap();
     assert_eq!(fleet.all_pulls(), 4);
+}
+
+#[tokio::test]
+async fn a_finished_child_that_was_deleted_by_hand_is_not_made_again_after_a_restart() {
+    let mut stage = Stage::new().await;
+    let fleet = Fleet::of(&stage.client, &[QUICK]).await;
+    submit(&stage, json!({"images": ["nginx:1", "redis:7"], "parallelism": 0})).await;
+    wait_until(SOON, "two children", async || children(&stage).await.len() == 2)
+        .await
+        .unwrap();
+    let child_of = |jobs: Vec<ImagePullJob>, image: &str| {
+        let child = jobs.into_iter().find(|child| child.spec.image == image);
+        child.unwrap().name_any()
+    };
+    // One child is done by somebody's word, the other waits for as long as the list is paused.
+    let nginx = child_of(children(&stage).await, "nginx:1");
+    let done = json!({"status": {"desired": 1, "succeeded": 1, "completionTime": "2026-01-01T00:00:00Z"}});
+    let (parameters, done) = (PatchParams::default(), Patch::Merge(done));
+    stage.jobs().patch_status(&nginx, &parameters, &done).await.unwrap();
+    becomes(&stage, "half done", |list| {
+        let status = list.status.as_ref();
+        status.is_some_and(|status| status.finished_images.iter().any(|image| image.name == "nginx:1"))
+    })
+    .await;
+    stage.stop_controller().await;
+    stage.jobs().delete(&nginx, &DeleteParams::default()).await.unwrap();
+    stage.start_controller(|_| {});
+
+    let redis = child_of(children(&stage).await, "redis:7");
+    stage.jobs().patch_status(&redis, &parameters, &done).await.unwrap();
+    let status = becomes(&stage, "over", over).await.status.unwrap();
+    assert_eq!((status.completed, status.succeeded), (2, 2));
+    assert_eq!(children(&stage).await.len(), 1, "the child was made again");
+    assert_eq!(fleet.all_pulls(), 0);
+}
+
+#[tokio::test]
+async fn a_deadline_below_the_default_timeout_is_kept() {
+    let stage = Stage::new().await;
+    let _fleet = Fleet::of(&stage.client, &[QUICK]).await;
+    let spec = json!({"images": ["nginx:1"], "completionPolicy": {"activeDeadlineSeconds": 60}});
+    submit(&stage, spec).await;
+    let status = becomes(&stage, "over", over).await.status.unwrap();
+    assert_eq!((status.completed, status.succeeded), (1, 1));
+    let child = children(&stage).await.remove(0).spec.template;
+    assert_eq!(child.pull_policy.timeout_seconds, 60);
 }

@@ -102,6 +102,7 @@ active: 1
 completed: 2
 succeeded: 1
 failedImageStatuses: [{imagePullJob: list-abcde, name: nginx, message: look there}]
+finishedImages: [{name: nginx, imagePullJob: list-abcde, reason: NodesFailed, revision: c0ffee}]
 "#;
 
 const NODE_IMAGE_SPEC: &str = r#"

@@ -25,6 +25,23 @@ async fn nodes_pace_and_rules(#[values(Target::KubeApiserver, Target::Localplane
     check(&target.server().await, Kind::ImageListPullJob, &cases, completed).await;
 }
 
+/// The children's timeouts are cut to the deadline, so a list needs none of its own.
+#[rstest]
+#[tokio::test]
+async fn the_deadline(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
+    let cases = [
+        accept(
+            "deadline below timeout",
+            "{images: [nginx], pullPolicy: {timeoutSeconds: 1201}, completionPolicy: {activeDeadlineSeconds: 1200}}",
+        ),
+        accept(
+            "deadline below default timeout",
+            "{images: [nginx], completionPolicy: {activeDeadlineSeconds: 60}}",
+        ),
+    ];
+    check(&target.server().await, Kind::ImageListPullJob, &cases, completed).await;
+}
+
 #[rstest]
 #[tokio::test]
 async fn the_images(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {

@@ -28,6 +28,25 @@ async fn nodes_pace_and_rules(#[values(Target::KubeApiserver, Target::Localplane
 
 #[rstest]
 #[tokio::test]
+async fn the_deadline(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
+    const DEADLINE: &str = "completionPolicy.activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds";
+    let cases = [
+        refuse(
+            "deadline below timeout",
+            "{image: nginx, pullPolicy: {timeoutSeconds: 1201}, completionPolicy: {activeDeadlineSeconds: 1200}}",
+            DEADLINE,
+        ),
+        refuse(
+            "deadline below default timeout",
+            "{image: nginx, completionPolicy: {activeDeadlineSeconds: 599}}",
+            DEADLINE,
+        ),
+    ];
+    check(&target.server().await, Kind::ImagePullJob, &cases, completed).await;
+}
+
+#[rstest]
+#[tokio::test]
 async fn the_image(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let cases = [
         accept("image alone", "{image: nginx}"),

@@ -73,17 +73,16 @@ fn with_status(name: &str, status: &Value) -> ImagePullJob {
     serde_json::from_value(object).unwrap()
 }
 
-fn status_of(children: &[&ImagePullJob], images: usize) -> ImageListPullJobStatus {
-    let by_image = children
+fn status_of(list: &ImageListPullJob, existing: &[&ImagePullJob]) -> ImageListPullJobStatus {
+    let by_image = existing
         .iter()
         .map(|child| (ImageRef::parse(&child.spec.image).unwrap(), *child))
         .collect();
-    status(
-        &list(&json!({"images": ["a", "b"]})),
-        images,
-        &by_image,
-        Timestamp::UNIX_EPOCH,
-    )
+    status(list, &children(list).unwrap(), &by_image, Timestamp::UNIX_EPOCH)
+}
+
+fn two_images() -> ImageListPullJob {
+    list(&json!({"images": ["a", "b"]}))
 }
 
 const DONE: &str = "2026-01-01T00:00:00Z";
@@ -98,7 +97,7 @@ fn counts_images_and_names_the_failed_ones_as_upstream() {
             "conditions": [{"type": "Failed", "status": "True", "reason": "NodesFailed", "message": "", "lastTransitionTime": DONE}],
         }),
     );
-    let status = status_of(&[&good, &bad], 2);
+    let status = status_of(&two_images(), &[&good, &bad]);
     assert_eq!(
         (status.desired, status.completed, status.succeeded, status.active),
         (2, 2, 1, 0)
@@ -115,9 +114,9 @@ fn counts_images_and_names_the_failed_ones_as_upstream() {
 fn is_not_over_before_every_child_is() {
     let good = with_status("a", &json!({"desired": 2, "succeeded": 2, "completionTime": DONE}));
     let running = with_status("b", &json!({"desired": 0, "active": 0}));
-    let status = status_of(&[&good, &running], 2);
+    let status = status_of(&two_images(), &[&good, &running]);
     assert_eq!((status.completed, status.completion_time), (1, None));
-    let alone = status_of(&[&good], 2);
+    let alone = status_of(&two_images(), &[&good]);
     assert_eq!((alone.completed, alone.completion_time), (1, None));
 }
 
@@ -134,4 +133,51 @@ fn a_list_that_waits_for_the_feature_gate_has_not_failed() {
     assert_eq!(kinds(held(&list, "the gate is off", now)), ["Progressing=True Paused"]);
     let refused = kinds(refused(&list, "no such image", now));
     assert_eq!(refused, ["Failed=True InvalidSpec", "Progressing=False Finished"]);
+}
+
+fn failure(reason: &str) -> Value {
+    json!([{"type": "Failed", "status": "True", "reason": reason}])
+}
+
+#[test]
+fn an_image_whose_child_ended_is_done_wherever_the_child_is() {
+    let mut list = two_images();
+    let good = with_status("a", &json!({"desired": 2, "succeeded": 2, "completionTime": DONE}));
+    let first = status_of(&list, &[&good]);
+    assert_eq!(
+        (first.completed, first.succeeded, &first.completion_time),
+        (1, 1, &None)
+    );
+    list.status = Some(first);
+    let done = finished(&list);
+    assert_eq!(done.keys().map(ImageRef::familiar).collect::<Vec<_>>(), ["a:latest"]);
+
+    let failed = json!({"desired": 2, "failed": 2, "completionTime": DONE, "conditions": failure("NodesFailed")});
+    let bad = with_status("b", &failed);
+    let second = status_of(&list, &[&bad]);
+    assert_eq!((second.completed, second.succeeded), (2, 1));
+    assert!(second.completion_time.is_some());
+    list.status = Some(second.clone());
+    let alone = status_of(&list, &[]);
+    assert_eq!(alone.finished_images, second.finished_images);
+    assert_eq!(alone.failed_image_statuses, second.failed_image_statuses);
+    assert_eq!(alone.progress.conditions, second.progress.conditions);
+
+    list.spec.template.parallelism = Some(serde_json::from_value(json!(7)).unwrap());
+    assert!(finished(&list).is_empty(), "after an edit everything is done anew");
+}
+
+#[rstest]
+#[case::nobody_pulls(0, "Paused", "0 of 2 images are done; a:latest: paused (parallelism 0)")]
+#[case::somebody_pulls(1, "Pulling", "0 of 2 images are done")]
+fn a_list_says_what_it_waits_for(#[case] active: i32, #[case] reason: &str, #[case] message: &str) {
+    let waits =
+        json!([{"type": "Progressing", "status": "True", "reason": "Paused", "message": "paused (parallelism 0)"}]);
+    let paused = with_status("a", &json!({"desired": 2, "active": active, "conditions": waits}));
+    let status = status_of(&two_images(), &[&paused]);
+    let condition = &status.progress.conditions[0];
+    assert_eq!(
+        (condition.reason.as_str(), condition.message.as_str()),
+        (reason, message)
+    );
 }
