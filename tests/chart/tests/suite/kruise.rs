@@ -1,6 +1,6 @@
 //! The values that OpenKruise's guides tell people to set.
 
-use larder_testkit::{ControlPlane, helm};
+use larder_testkit::{ControlPlane, Kubectl, Options, Scratch, helm, kubectl};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -171,4 +171,93 @@ async fn warnings_are_in_the_notes() {
         assert!(said.contains(sentence), "{sentence}\n{complaint}");
     }
     assert!(!said.contains("WARNING: the policy"), "this cluster has it");
+}
+
+/// What Helm says to an install into this cluster; nothing is changed.
+async fn install(plane: &ControlPlane) -> Result<(), String> {
+    let chart = folder();
+    let namespace = format!("--namespace={NAMESPACE}");
+    let arguments = [
+        "install",
+        RELEASE,
+        chart.to_str().unwrap(),
+        &namespace,
+        "--create-namespace",
+        "--dry-run=server",
+    ];
+    let output = helm(plane.kubeconfig(), arguments).await.unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(complaint)
+    }
+}
+
+async fn must(plane: &ControlPlane, arguments: &[&str]) {
+    let output = kubectl(Kubectl::Current, plane.kubeconfig(), arguments).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+async fn apply(plane: &ControlPlane, object: &Value) {
+    let scratch = Scratch::create("kruise").unwrap();
+    let file = scratch.write("object.json", object.to_string()).unwrap();
+    must(plane, &["apply", "-f", file.to_str().unwrap()]).await;
+}
+
+fn webhooks(resource: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": larder_api::names::KRUISE_VALIDATING_WEBHOOKS },
+        "webhooks": [{
+            "name": "some.kb.io", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": { "url": "https://127.0.0.1:1/" },
+            "rules": [{ "apiGroups": ["apps.kruise.io"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [resource] }],
+        }],
+    })
+}
+
+#[tokio::test]
+async fn beside_an_openkruise_that_serves_the_same_kinds_an_install_is_refused() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    install(&plane).await.unwrap();
+
+    must(&plane, &["create", "namespace", larder_api::names::KRUISE_NAMESPACE]).await;
+    let labels = json!({ "control-plane": "daemon" });
+    let daemon = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": { "name": larder_api::names::KRUISE_DAEMON, "namespace": larder_api::names::KRUISE_NAMESPACE },
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "daemon", "image": "kruise.invalid/daemon:1" }] },
+            },
+        },
+    });
+    apply(&plane, &daemon).await;
+    install(&plane).await.unwrap();
+    let running =
+        r#"{"status":{"desiredNumberScheduled":3,"currentNumberScheduled":3,"numberMisscheduled":0,"numberReady":3}}"#;
+    let daemon = ["daemonset", "kruise-daemon", "-n", "kruise-system"];
+    let patch = ["patch", "--subresource=status", "--type=merge", "-p", running];
+    must(&plane, &[&patch[..], &daemon].concat()).await;
+    let refusal = install(&plane).await.unwrap_err();
+    assert!(
+        refusal.contains("its DaemonSet kruise-system/kruise-daemon runs on 3 nodes. Turn it off with"),
+        "{refusal}"
+    );
+    must(&plane, &[&["delete"][..], &daemon].concat()).await;
+
+    apply(&plane, &webhooks("imagepulljobs")).await;
+    let refusal = install(&plane).await.unwrap_err();
+    assert!(
+        refusal
+            .contains("OpenKruise serves imagepulljobs in this cluster: its kruise-validating-webhook-configuration"),
+        "{refusal}"
+    );
+    // OpenKruise without these kinds is no rival.
+    apply(&plane, &webhooks("clonesets")).await;
+    install(&plane).await.unwrap();
 }
