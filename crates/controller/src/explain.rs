@@ -86,6 +86,8 @@ pub fn prepull_nodes(
     };
     let missing = parsed(&objects.missing_secrets);
     let unreadable = parsed(&objects.unreadable_secrets);
+    let mut conditions = job.status.iter().flat_map(|status| &status.progress.conditions);
+    let capped = conditions.any(|condition| names_fleet_limit(&condition.message));
     let mut index = look_around(&job.metadata, objects, now)?;
     see(
         &mut index,
@@ -93,7 +95,7 @@ pub fn prepull_nodes(
         vec![Seen::PrePull(Box::new(job.clone()))],
         now,
     );
-    let mut found = index.explain_prepull(missing, unreadable, now).map_err(NotServed)?;
+    let mut found = index.explain_prepull(missing, unreadable, capped, now).map_err(NotServed)?;
     if job.status.is_none() {
         unseen(&mut found);
     }

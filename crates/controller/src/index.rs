@@ -44,17 +44,17 @@ use std::num::NonZeroUsize;
 
 use jiff::Timestamp;
 use larder_planner::NodeKey;
-
 use larder_planner::fleet::Share;
+
 use self::agenda::Agenda;
 pub(crate) use self::desk::{ObjectAction, ObjectAnswer, Target};
 pub(crate) use self::jobs::JobKey;
 use self::jobs::{JobId, JobRecord};
 use self::lists::ListRecord;
 use self::nodes::NodeRecord;
-pub(crate) use self::nodes::{NodeAction, NodeAnswer};
 #[cfg(test)]
 use self::nodes::Order;
+pub(crate) use self::nodes::{NodeAction, NodeAnswer};
 pub(crate) use self::notes::Note;
 use self::notes::Notes;
 pub(crate) use self::observe::{Kind, Seen};
@@ -100,9 +100,9 @@ pub(crate) struct Index {
     unfolded: VecDeque<NodeKey>,
     /// CloudCore may write for all edge nodes.
     accepts_cloudcore: bool,
-    /// Slots that all running jobs hold together.
     /// Jobs that run.
     running: usize,
+    /// Slots that all running jobs hold together.
     slots: usize,
     /// Jobs that would hand out more if the whole fleet's limit allowed it, whoever is next first.
     starved: BTreeSet<(Share, JobId)>,
@@ -131,11 +131,11 @@ impl Index {
             pass: Pass::default(),
             unfolded: VecDeque::new(),
             accepts_cloudcore: false,
-            slots: 0,
             running: 0,
+            slots: 0,
             starved: BTreeSet::new(),
-        }
             served: 0,
+        }
     }
 
     /// From now on nothing is sealed for edge nodes: CloudCore may write in the name of each of them.

@@ -49,6 +49,7 @@ impl Index {
         &mut self,
         missing_secrets: BTreeSet<SecretRef>,
         unreadable_secrets: BTreeSet<SecretRef>,
+        capped: bool,
         now: Timestamp,
     ) -> Result<Vec<(String, Explanation)>, String> {
         let Some(id) = self.jobs.keys().next().copied() else {
@@ -59,6 +60,9 @@ impl Index {
             return Err(why.clone());
         }
         self.mark_unusable(id, missing_secrets, unreadable_secrets, now);
+        if let Some(running) = self.running_mut(id) {
+            running.progress.cap(capped);
+        }
         let Some(running) = self.running(id) else {
             return Err("it does not run".to_owned());
         };

@@ -329,8 +329,8 @@ impl Index {
         }
         self.forget_slots(id);
         if let Some(record) = self.jobs.get_mut(&id) {
-            record.state = state;
             self.running -= usize::from(record.is_running());
+            record.state = state;
         }
         self.forget_unused_secrets();
         self.settle_pods();
@@ -396,7 +396,6 @@ mod tests {
     use crate::index::Limits;
 
     #[test]
-    #[test]
     fn running_jobs_are_counted_as_they_come_and_go() {
         let mut index = Index::new(Limits {
             max_active_pulls: None,
@@ -439,6 +438,7 @@ mod tests {
         assert_eq!(count(&index), 0);
     }
 
+    #[test]
     fn a_job_whose_status_somebody_cleared_is_served_again() {
         let mut index = Index::new(Limits {
             max_active_pulls: None,

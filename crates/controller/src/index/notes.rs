@@ -9,6 +9,7 @@ use larder_api::node_image::ImageTagStatus;
 use larder_api::{ImageListPullJob, NodeImage};
 use larder_model::{ImageRef, Phase, Reason};
 use larder_planner::NodeKey;
+use larder_planner::order::claim_view;
 
 use super::objects::{JobObject, JobStatus};
 use super::{Index, JobId};
@@ -21,8 +22,8 @@ const QUEUE: usize = 1_000;
 
 const FAILED: &str = "PullImageFailed";
 const SUCCEEDED: &str = "PullImageSucceed";
-
 const UNREADABLE: &str = "Unreadable";
+
 /// What an Event is about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Subject(pub(crate) ObjectReference);
@@ -88,10 +89,10 @@ impl Index {
                 // A question is over when it is answered, and whoever asked takes it back at once.
                 let entry = after.entry(name, &tag.tag).or_else(|| before.entry(name, &tag.tag));
                 let asked = entry.is_some_and(|entry| entry.dry_run);
-                if tag.phase().is_final() && !same && !asked {
-                    let owners: Vec<String> = after
                 let by_hand = entry.is_some_and(|entry| entry.owner_references.is_empty());
                 denied |= by_hand && !same && tag.phase() == Phase::Failed && tag.reason() == Some(Reason::AuthDenied);
+                if tag.phase().is_final() && !same && !asked {
+                    let owners: Vec<String> = after
                         .entry(name, &tag.tag)
                         .into_iter()
                         .flat_map(|entry| &entry.owner_references)
@@ -102,11 +103,11 @@ impl Index {
             }
         }
         let subject = node_reference(after);
-        for (name, tag, owners) in news {
-            self.note_result(&subject, &name, &tag, &owners, now);
         if denied && let Some(record) = self.nodes.get_mut(node) {
             record.denied.get_or_insert(now);
         }
+        for (name, tag, owners) in news {
+            self.note_result(&subject, &name, &tag, &owners, now);
         }
     }
 
@@ -149,13 +150,14 @@ impl Index {
             let Some(record) = self.jobs.get(&job) else {
                 continue;
             };
+            let words = self.in_the_words_of(job, &on_node, name, tag);
             if self.notes.may(&record.uid, word) {
                 told = true;
                 self.notes.push(Note {
                     subject: Subject(record.object.reference()),
                     warning: true,
                     reason: FAILED,
-                    text: format!("node {on_node}: {text}"),
+                    text: format!("node {on_node}: {}", words.as_ref().unwrap_or(&text)),
                 });
             }
         }
@@ -169,8 +171,6 @@ impl Index {
         }
     }
 
-    /// Notes how a job ended.
-    pub(super) fn note_end(&mut self, job: JobId, status: &JobStatus) {
     /// What a node says of an image, where the job calls it otherwise.
     fn in_the_words_of(&self, job: JobId, node: &str, name: &str, tag: &ImageTagStatus) -> Option<String> {
         let running = self.running(job)?;
@@ -196,6 +196,8 @@ impl Index {
         }
     }
 
+    /// Notes how a job ended.
+    pub(super) fn note_end(&mut self, job: JobId, status: &JobStatus) {
         let Some(record) = self.jobs.get(&job) else {
             return;
         };
@@ -290,7 +292,6 @@ mod tests {
         let notes = std::iter::from_fn(|| index.next_note()).count();
         assert_eq!(notes, want);
     }
-}
 
     #[test]
     fn an_object_that_cannot_be_read_is_told_so_and_stays_known() {
@@ -332,3 +333,4 @@ mod tests {
         );
         assert_eq!(index.jobs.len(), 1, "a job that cannot be read is not gone");
     }
+}
