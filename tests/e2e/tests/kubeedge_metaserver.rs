@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use http::Method;
+use larder_access::{KubeEdge, Settings, manifests};
 use larder_e2e::kubeedge::{phases, text};
-use larder_e2e::{Cluster, SOON};
+use larder_e2e::{Cluster, SOON, Setup};
 use larder_testkit::image::Recipe;
 use larder_testkit::{Auth, Identity, Link, MetaServer, Pushed, Registry, Throttle, Uplink, wait_until};
 use serde_json::json;
@@ -201,4 +202,68 @@ async fn cloudcores_own_identity_is_refused_with_a_sentence_that_says_what_to_do
         .status
         .and_then(|status| status.agent);
     assert_eq!(agent, None, "{:?}", meta_server.requests());
+}
+
+/// What `kubeEdge.identity: CloudCore` of the chart installs, and a CloudCore that has the role it makes.
+async fn accept_cloudcore(cluster: &Cluster) {
+    let settings = Settings {
+        kube_edge: KubeEdge::CloudCore,
+        ..Settings::default()
+    };
+    for object in manifests(&settings).into_iter().flat_map(|manifest| manifest.objects) {
+        cluster.apply(&object).await;
+    }
+    cluster
+        .apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": { "name": "cloudcore-nodeimages" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "larder-agent-cloudcore" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "cloudcore", "namespace": "kubeedge" }],
+        }))
+        .await;
+}
+
+#[tokio::test]
+async fn where_cloudcore_is_accepted_public_images_come_and_passwords_do_not() {
+    let open = Registry::start(Auth::Open).await.unwrap();
+    let auth = Auth::basic("tiger", "pass1234");
+    let closed = Registry::start(auth.clone()).await.unwrap();
+    let public = open
+        .push(&Recipe::random(76, 1, MIB).build(), "edge/public", "v1")
+        .await
+        .unwrap();
+    let private = closed
+        .push(&Recipe::random(77, 1, MIB).build(), "edge/private", "v1")
+        .await
+        .unwrap();
+    let setup = Setup {
+        controller: vec!["--accept-cloudcore=true".to_owned()],
+        ..Setup::default()
+    };
+    let mut cluster = Cluster::start_with(setup).await;
+    accept_cloudcore(&cluster).await;
+    cluster.create_edge_node("edge-0", &json!({})).await;
+    let _meta_server = cluster.join_behind_metaserver("edge-0", Identity::CloudCore).await;
+    cluster.wait_until_ready().await;
+
+    cluster.create_registry_secret("my-secret", &closed.host(), &auth).await;
+    let template =
+        json!({ "images": [private.reference], "nodeNames": ["edge-0"], "imageSecrets": "default/my-secret" });
+    cluster.prepull("private", template).await;
+    let template = json!({ "images": [public.reference], "nodeNames": ["edge-0"] });
+    cluster.prepull("public", template).await;
+    let status = cluster.prepull_finished("public").await;
+    assert_eq!(phases(&status), [("edge-0", "Successful")], "{status:?}");
+    assert!(cluster.nodes[0].has_image(&public.reference, &public.digest).await);
+
+    let status = cluster
+        .prepull_until("private", "to say why it waits", |status| {
+            status.progress.reasons.contains_key("CredentialsUnreadable")
+        })
+        .await;
+    assert_eq!(phases(&status), [("edge-0", "Pending")], "{status:?}");
+    let order = cluster.node_image("edge-0").await;
+    assert!(order.spec.sealed_credentials.is_empty(), "{:?}", order.spec);
+    assert!(!cluster.nodes[0].has_image(&private.reference, &private.digest).await);
 }
