@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -12,6 +12,7 @@ use larder_e2e::{Cluster, SOON, Setup};
 use larder_testkit::image::Recipe;
 use larder_testkit::{Auth, Link, Registry, Throttle, wait_for, wait_until};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 const OFF: &str = "feature gate ImagePullJobGate is off";
 

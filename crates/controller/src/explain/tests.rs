@@ -96,7 +96,10 @@ fn a_missing_secret_is_what_a_node_waits_for() {
 }
 
 #[rstest]
-#[case::the_controller_says_so("progress 0.0%; the whole fleet has as many pulls as --max-active-pulls allows", "--max-active-pulls")]
+#[case::the_controller_says_so(
+    "progress 0.0%; the whole fleet has as many pulls as --max-active-pulls allows",
+    "--max-active-pulls"
+)]
 #[case::nobody_says_so("progress 0.0%", "Is about to be served")]
 fn the_fleets_limit_is_named_where_it_holds_a_node_back(#[case] message: &str, #[case] want: &str) {
     let mut status = running();

@@ -372,7 +372,7 @@ async fn a_job_that_waits_for_the_fleets_limit_says_so_and_is_not_passed_over() 
     let ordered = async |image: &str| {
         let nodes = stage.node_images().list(&ListParams::default()).await.unwrap();
         let with = nodes.iter().filter(|node| node.entry(image, "1").is_some());
-        with.map(|node| node.name_any()).collect::<Vec<_>>()
+        with.map(kube::ResourceExt::name_any).collect::<Vec<_>>()
     };
     // The first job's only pull ends: the slot goes to the second, although the first has a node left.
     let [busy] = ordered("a").await.try_into().unwrap();
