@@ -6,10 +6,11 @@ pub const KRUISE_GROUP: &str = "apps.kruise.io";
 /// Group of [`crate::ImagePrePullJob`].
 pub const KUBEEDGE_GROUP: &str = "operations.kubeedge.io";
 
-/// Finalizer that OpenKruise puts on ImagePullJobs. Larder needs none: it is removed wherever it is found.
+/// Finalizer that OpenKruise puts on ImagePullJobs. Larder needs none: it is taken off once, and again when the job is
+/// deleted. Whoever puts it back in between is left alone.
 pub const KRUISE_FINALIZER: &str = "apps.kruise.io/deletion-protection";
 
-/// Finalizer that KubeEdge puts on ImagePrePullJobs; removed wherever it is found.
+/// Finalizer that KubeEdge puts on ImagePrePullJobs; treated as [`KRUISE_FINALIZER`].
 pub const KUBEEDGE_FINALIZER: &str = "kubeedge.io/imageprepulljob-controller";
 
 /// Label on a list job's children that holds a hash of the template. OpenKruise's hash cannot be computed outside Go, so

@@ -202,8 +202,27 @@ pub fn component_override() -> Value {
 
 /// On one overrider: at most one way to choose nodes.
 pub fn overrider() -> Value {
-    json!([rule(
+    json!([one_way_to_choose_nodes()])
+}
+
+/// On one item of the list, which may be an overrider itself or hold one: what stands in both places would be half ignored.
+/// Empty fields count as not given.
+pub fn overrider_item() -> Value {
+    json!([
+        one_way_to_choose_nodes(),
+        rule(
+            "!has(self.imagePrePullOverrider) || !((has(self.nodeLabel) && size(self.nodeLabel) > 0) \
+             || has(self.labelSelector) \
+             || (has(self.overriders) && has(self.overriders.imageOverriders) && size(self.overriders.imageOverriders) > 0) \
+             || (has(self.overriders) && has(self.overriders.secretOverriders) && size(self.overriders.secretOverriders) > 0))",
+            "fields stand inside imagePrePullOverrider and beside it; write them in one place"
+        ),
+    ])
+}
+
+fn one_way_to_choose_nodes() -> Value {
+    rule(
         "!(has(self.nodeLabel) && size(self.nodeLabel) > 0 && has(self.labelSelector))",
-        "nodeLabel and labelSelector cannot be given together"
-    )])
+        "nodeLabel and labelSelector cannot be given together",
+    )
 }

@@ -9,8 +9,9 @@ use crate::{rules, schema};
 /// One item of `imagePrePullOverriders`, in either spelling: wrapped, as the proposal's sample has it, or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::overrider_item()))]
 pub struct OverriderItem {
-    /// The wrapped spelling. If it is there, what stands beside it is not looked at.
+    /// The wrapped spelling. If it is there, nothing may stand beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pre_pull_overrider: Option<Overrider>,
 

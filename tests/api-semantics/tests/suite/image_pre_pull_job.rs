@@ -318,6 +318,22 @@ async fn overriders(#[values(Target::KubeApiserver, Target::Localplane)] target:
             with("{nodeLabel: a, labelSelector: {}, overriders: {}}"),
             "nodeLabel and labelSelector cannot be given together",
         ),
+        accept(
+            "empty fields beside the wrapper",
+            with("{imagePrePullOverrider: {nodeLabel: a}, nodeLabel: \"\", overriders: {}}"),
+        ),
+        refuse(
+            "nodes beside the wrapper",
+            with("{imagePrePullOverrider: {nodeLabel: a}, nodeLabel: b}"),
+            "write them in one place",
+        ),
+        refuse(
+            "changes beside the wrapper",
+            with(
+                "{imagePrePullOverrider: {nodeLabel: a}, overriders: {imageOverriders: [{component: Tag, operator: remove}]}}",
+            ),
+            "write them in one place",
+        ),
         refuse(
             "two ways to choose nodes, wrapped",
             wrapped("nodeLabel: a, labelSelector: {}, overriders: {}"),
