@@ -8,7 +8,7 @@ mod due;
 
 use std::time::Duration;
 
-use larder_api::contract::{NODE_IMAGE_BYTES_MAX, shorten, status_patch};
+use larder_api::contract::{NODE_IMAGE_BYTES_MAX, status_patch};
 use larder_api::node_image::{AgentStatus, ImageFsStatus, NodeImageStatus};
 use larder_model::ByteSize;
 use larder_planner::node::fit;
@@ -94,7 +94,7 @@ impl Report {
         status.first_sync_status = seen.status.as_ref().and_then(|status| status.first_sync_status.clone());
         status.agent = Some(AgentStatus {
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-            runtime: wanted.runtime.as_deref().map(shorten),
+            runtime: wanted.runtime.clone(),
             public_key: self.public_key.clone(),
             last_seen: Some(self.clock.wall()),
         });

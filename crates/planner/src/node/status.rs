@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use larder_api::contract::shorten;
+use larder_api::contract::{MESSAGE_BYTES_MAX, shorten};
 use larder_api::node_image::{ImageTagStatus, NodeImageStatus};
 use larder_model::{Percent, Phase, Retry};
 
@@ -101,10 +101,7 @@ fn tag_status(entry: &Entry, track: &Track) -> (ImageTagStatus, Phase) {
         start_time: track.start_time.clone(),
         completion_time: track.completion_time.clone(),
         version: Some(track.version),
-        image_id: track
-            .image_id
-            .as_ref()
-            .map(|id| shorten(&format!("{}@{id}", entry.key.name))),
+        image_id: track.image_id.as_ref().map(|id| format!("{}@{id}", entry.key.name)),
         message: message.map(|message| shorten(message)),
         digest: track.digest.clone(),
         bytes_total: bytes.and_then(|bytes| i64::try_from(bytes.total).ok()),
@@ -116,8 +113,18 @@ fn tag_status(entry: &Entry, track: &Track) -> (ImageTagStatus, Phase) {
     (status, phase)
 }
 
-/// Makes a status fit into `room` bytes of JSON: messages get shorter, then details of images that are there go.
+/// Makes a status fit into `room` bytes of JSON: messages get shorter, then details of images that are there go. What the
+/// runtime says of itself and of images is cut in any case, for the API server refuses longer texts.
 pub fn fit(status: &mut NodeImageStatus, room: usize) {
+    let about_itself = status
+        .agent
+        .iter_mut()
+        .flat_map(|agent| [&mut agent.version, &mut agent.runtime]);
+    let tags = status.image_statuses.values_mut().flat_map(|image| &mut image.tags);
+    let texts = about_itself.chain(tags.map(|tag| &mut tag.image_id));
+    for text in texts.flatten().filter(|text| MESSAGE_BYTES_MAX < text.len()) {
+        *text = shorten(text);
+    }
     let size = |status: &NodeImageStatus| serde_json::to_vec(status).map_or(0, |bytes| bytes.len());
     if size(status) <= room {
         return;
