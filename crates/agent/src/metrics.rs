@@ -72,21 +72,33 @@ impl Metrics {
 }
 
 /// Bytes of running pulls, by their number, to tell what they fetched. What was there at the first look was there before,
-/// as far as anybody can tell.
+/// unless the runtime says at the end what the pull itself brought.
 #[derive(Default)]
-pub(crate) struct Fetched(BTreeMap<u64, u64>);
+pub(crate) struct Fetched(BTreeMap<u64, Looked>);
+
+#[derive(Default)]
+struct Looked {
+    done: u64,
+    counted: u64,
+}
 
 impl Fetched {
     /// Bytes that are new since the last look.
     pub(crate) fn looked(&mut self, run: u64, done: u64) -> u64 {
-        let before = self.0.insert(run, done).unwrap_or(done);
-        done.saturating_sub(before)
+        let looked = self.0.entry(run).or_insert(Looked { done, counted: 0 });
+        let new = done.saturating_sub(looked.done);
+        looked.done = done;
+        looked.counted += new;
+        new
     }
 
-    /// Bytes that came after the last look, of a pull that ended with all of them or failed with no more than were seen.
-    pub(crate) fn ended(&mut self, run: u64, all: Option<u64>) -> u64 {
-        let before = self.0.remove(&run);
-        all.zip(before).map_or(0, |(all, before)| all.saturating_sub(before))
+    /// Bytes that were not counted yet, of a pull that ended with all of them, and that brought so many, where that is known.
+    pub(crate) fn ended(&mut self, run: u64, all: Option<u64>, fetched: Option<u64>) -> u64 {
+        match (self.0.remove(&run), fetched, all) {
+            (looked, Some(fetched), _) => fetched.saturating_sub(looked.unwrap_or_default().counted),
+            (Some(looked), None, Some(all)) => all.saturating_sub(looked.done),
+            (_, None, _) => 0,
+        }
     }
 }
 
@@ -99,15 +111,27 @@ mod tests {
         let mut fetched = Fetched::default();
         assert_eq!(fetched.looked(1, 100), 0, "they may have been there");
         assert_eq!(fetched.looked(1, 300), 200);
-        assert_eq!(fetched.ended(1, Some(1_000)), 700);
-        assert_eq!(fetched.ended(1, Some(1_000)), 0, "once");
+        assert_eq!(fetched.ended(1, Some(1_000), None), 700);
+        assert_eq!(fetched.ended(1, Some(1_000), None), 0, "once");
     }
 
     #[test]
-    fn a_pull_that_failed_or_was_never_looked_at_adds_nothing() {
+    fn what_came_before_the_first_look_is_counted_where_the_runtime_tells() {
+        let mut fetched = Fetched::default();
+        assert_eq!(fetched.ended(1, Some(1_000), Some(600)), 600, "nobody looked at all");
+        fetched.looked(2, 100);
+        fetched.looked(2, 300);
+        assert_eq!(fetched.ended(2, Some(1_000), Some(900)), 700, "200 were counted");
+        fetched.looked(3, 100);
+        fetched.looked(3, 300);
+        assert_eq!(fetched.ended(3, Some(300), Some(150)), 0, "nothing is taken back");
+    }
+
+    #[test]
+    fn a_pull_that_failed_or_that_nobody_can_tell_of_adds_nothing() {
         let mut fetched = Fetched::default();
         fetched.looked(1, 100);
-        assert_eq!(fetched.ended(1, None), 0);
-        assert_eq!(fetched.ended(2, Some(1_000)), 0);
+        assert_eq!(fetched.ended(1, None, None), 0);
+        assert_eq!(fetched.ended(2, Some(1_000), None), 0);
     }
 }

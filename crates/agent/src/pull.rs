@@ -287,6 +287,7 @@ async fn pulled_and_there(
                 id: there.id,
                 digest: pulled.digest.map(|digest| digest.to_string()),
                 bytes: pulled.download.map(|size| size.0),
+                fetched: pulled.fetched.map(|size| size.0),
             })
         }
         None => Err(Failure::new(

@@ -18,7 +18,7 @@ mod version;
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use larder_model::{Digest, ImageRef};
+use larder_model::{ByteSize, Digest, ImageRef};
 use larder_registry::Platform;
 use tokio::time::Instant;
 use tracing::warn;
@@ -131,7 +131,12 @@ impl ImageRuntime for ContainerdRuntime {
         let flight = self.gauge().begin(request);
         let pulled = self.cri.pull(request).await?;
         let digest = self.target(&request.image).await?;
-        let download = self.gauge().total(&flight, digest.as_ref()).await;
+        let found = self.gauge().contents(&flight, digest.as_ref()).await;
+        let download = found.as_ref().map(|found| ByteSize(found.blobs.total()));
+        let fetched = match &found {
+            Some(found) => self.gauge().fetched(&flight, found).await,
+            None => None,
+        };
         drop(flight);
         if before.is_some() && before != digest {
             // The image is there, which is what was asked for; a pin that could not follow is found by the next `pin`.
@@ -142,6 +147,7 @@ impl ImageRuntime for ContainerdRuntime {
         Ok(PulledImage {
             digest,
             download,
+            fetched,
             ..pulled
         })
     }

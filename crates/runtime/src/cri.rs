@@ -172,6 +172,7 @@ impl ImageRuntime for CriRuntime {
             .ok_or(RuntimeError::NotShown { doing })?;
         Ok(PulledImage {
             download: None,
+            fetched: None,
             digest: there.digest_in(&request.image),
             id: there.id,
             size: there.size,

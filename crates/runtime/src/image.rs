@@ -69,6 +69,8 @@ pub struct PulledImage {
     /// Compressed bytes of its configuration and layers, those that were there before included. `None` where the
     /// runtime does not tell.
     pub download: Option<ByteSize>,
+    /// Those of them that this pull brought. `None` where nobody can tell.
+    pub fetched: Option<ByteSize>,
 }
 
 /// Bytes of a running pull.

@@ -166,6 +166,7 @@ impl ImageRuntime for LayoutRuntime {
             digest: Some(shown.target.source.digest),
             size: there.size,
             download: Some(found.download_size()),
+            fetched: None,
         })
     }
 

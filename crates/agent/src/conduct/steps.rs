@@ -46,7 +46,7 @@ impl Conductor {
                     Found::Present(Image {
                         digest: there.digest_in(image).map(|digest| digest.to_string()),
                         id: there.id,
-                        bytes: None,
+                        ..Image::default()
                     })
                 }
                 Ok(None) => Found::Absent,
@@ -99,11 +99,11 @@ impl Conductor {
     pub(super) fn ended(&mut self, run: u64, key: &Key, end: Ended, took: Duration) {
         let seconds = took.as_secs_f64();
         self.given_up.remove(&run);
-        let all = match &end {
-            Ended::Pulled(image) => image.bytes,
-            _ => None,
+        let (all, fetched) = match &end {
+            Ended::Pulled(image) => (image.bytes, image.fetched),
+            _ => (None, None),
         };
-        let rest = self.fetched.ended(run, all);
+        let rest = self.fetched.ended(run, all, fetched);
         self.tools.metrics.bytes.inc_by(rest);
         match &end {
             Ended::Pulled(_) => {

@@ -45,7 +45,7 @@ fn board(orders: &Orders, clock: &Clock) -> Board {
     let image = Image {
         id: "id".into(),
         digest: None,
-        bytes: None,
+        ..Image::default()
     };
     board.ended(run, Ended::Pulled(image), clock.now(), &clock.wall());
     board

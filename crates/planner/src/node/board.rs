@@ -70,6 +70,8 @@ pub struct Image {
     pub digest: Option<String>,
     /// Compressed bytes of all of it, where a pull told.
     pub bytes: Option<u64>,
+    /// Those of them that the pull brought, where it told.
+    pub fetched: Option<u64>,
 }
 
 /// Answer to [`Step::Look`].

@@ -76,7 +76,7 @@ fn pulled(id: &str) -> Ended {
     Ended::Pulled(Image {
         id: id.into(),
         digest: Some(format!("sha256:{id}")),
-        bytes: None,
+        ..Image::default()
     })
 }
 

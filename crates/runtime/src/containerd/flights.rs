@@ -128,6 +128,11 @@ impl FlightGuard {
     pub(super) fn found(&self) -> Option<Arc<Found>> {
         self.flights.lock().get(&self.number)?.found.clone()
     }
+
+    /// When it began.
+    pub(super) fn since(&self) -> Option<Moment> {
+        self.flights.lock().get(&self.number).map(|flight| flight.since)
+    }
 }
 
 impl Drop for FlightGuard {

@@ -65,14 +65,26 @@ impl<'a> Gauge<'a> {
         }))
     }
 
-    /// Bytes of all blobs of an image that has just been pulled, even if the pull was over before its first reading.
-    pub(super) async fn total(&self, flight: &FlightGuard, target: Option<&Digest>) -> Option<ByteSize> {
+    /// What an image that has just been pulled consists of, even if the pull was over before its first reading.
+    pub(super) async fn contents(&self, flight: &FlightGuard, target: Option<&Digest>) -> Option<Arc<Found>> {
         if let Some(found) = flight.found() {
-            return Some(ByteSize(found.blobs.total()));
+            return Some(found);
         }
         // The image is there; that its size cannot be told is no failure of the pull.
-        let found = self.resolve(&target?.to_string()).await.ok().flatten()?;
-        Some(ByteSize(found.blobs.total()))
+        self.resolve(&target?.to_string()).await.ok().flatten().map(Arc::new)
+    }
+
+    /// Bytes of those blobs that came into the store since the pull began. `None` if one of them has left it again.
+    pub(super) async fn fetched(&self, flight: &FlightGuard, found: &Found) -> Option<ByteSize> {
+        let since = flight.since()?;
+        let mut fetched: u64 = 0;
+        for (digest, size) in &found.blobs.sizes {
+            let blob = self.services.blob(digest).await.ok().flatten()?;
+            if blob.created_at.is_some_and(|at| since <= (at.seconds, at.nanos)) {
+                fetched = fetched.saturating_add(*size);
+            }
+        }
+        Some(ByteSize(fetched))
     }
 
     async fn find(&self, flight: &Flight, downloads: &Downloads) -> Result<Option<Found>, RuntimeError> {

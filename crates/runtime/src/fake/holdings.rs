@@ -119,6 +119,7 @@ impl Holdings {
             digest: Some(held.digest.clone()),
             size,
             download: Some(size),
+            fetched: Some(size),
         };
         // A pull by tag makes the image known by its digest too, as CRI runtimes do.
         if let Ok(by_digest) = ImageRef::from_parts(image.name(), &held.digest.to_string()) {
