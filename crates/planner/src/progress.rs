@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use larder_model::Reason;
 
-use crate::campaign::Campaign;
+use crate::campaign::{Campaign, later};
 use crate::meter::Meter;
-use crate::seat::{Pending, Place, Seat, Silence, Tally, Turn};
+use crate::seat::{ACKNOWLEDGE, Pending, Place, Seat, Silence, Tally, Turn};
 use crate::view::{NodeKey, NodeView};
 
 mod counts;
@@ -273,7 +273,10 @@ impl Progress {
         let Booked { seat, place, .. } = &mut **booked;
         match place.recall {
             Some(reason) => {
-                let since = seat.view.claim.map_or(now, |claim| claim.handed_out);
+                // An order of a controller before this one, or of other software, may be months old, and the agents may be
+                // starting just now: of their silence only what was listened to counts.
+                let listened = later(now, -ACKNOWLEDGE);
+                let since = seat.view.claim.map_or(now, |claim| claim.handed_out.max(listened));
                 seat.silence = Some(Box::new(Silence::after(seat, reason, since, now)));
                 seat.pending = Some(Pending::Withdraw(reason));
             }

@@ -118,6 +118,21 @@ fn a_silent_node_comes_again_after_the_others_and_fails_after_the_response_time(
     assert!(progress.end(at(700)).is_some());
 }
 
+/// Software that was here before handed it out, or a controller before this one; the agent is only starting.
+#[test]
+fn an_order_of_long_ago_does_not_make_a_node_fail_at_once() {
+    let mut progress = fleet(1, 1);
+    let long_after = 1_000_000;
+    progress.decide(9, at(0));
+    take_up(&mut progress, 0, Answer::Unanswered, 0);
+    assert_eq!(progress.decide(9, at(long_after)), [Step::Withdraw(node(0))]);
+    progress.node_changed(&node(0), able(), at(long_after + 1));
+    progress.settle(&node(0), Outcome::Done, at(long_after + 1));
+    assert_eq!(progress.counts().failed, 0);
+    assert_eq!(progress.counts().reasons, [(Reason::Unresponsive, 1)].into());
+    assert!(progress.end(at(long_after + 1)).is_none());
+}
+
 #[test]
 fn nodes_that_cannot_take_part_do_not_stand_in_the_way() {
     let mut progress = fleet(2, 0);
