@@ -1,5 +1,7 @@
 //! Failures: which are tolerated, what they say, and when a job stops.
 
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams};
 use larder_model::Reason;
 use larder_testkit::wait_until;
 use serde_json::json;
@@ -121,4 +123,25 @@ async fn a_deadline_ends_the_job_and_its_pulls() {
     stage
         .node_becomes("edge-0", "free of the order", |object| object.spec.images.is_empty())
         .await;
+}
+
+/// An agent knows one deadline per entry, and calls it by the entry's field.
+#[tokio::test]
+async fn a_node_whose_time_is_over_is_told_of_in_the_jobs_own_words() {
+    let stage = Stage::new().await;
+    let _fleet = edge_fleet(&stage, &[Agent::Fails(Reason::DeadlineExceeded)]).await;
+    let template = json!({"nodeNames": ["edge-0"], "timeoutSeconds": 120});
+    stage.prepull("job", template).await;
+    let status = stage.prepull_ends("job").await;
+    assert_eq!(status.progress.reasons, [("Timeout".to_owned(), 1)].into());
+    let image = status.node_status[0].image_status[0].reason.as_deref().unwrap();
+    assert!(image.contains("timeoutSeconds (120 s)"), "{image}");
+    let events = Api::<Event>::all(stage.client.clone());
+    let told = async || {
+        let all = events.list(&ListParams::default()).await.unwrap();
+        let about = |event: &&Event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some("job");
+        let mut notes = all.items.iter().filter(about).filter_map(|event| event.note.as_deref());
+        notes.any(|note| note.contains("edge-0") && note.contains("timeoutSeconds (120 s)"))
+    };
+    wait_until(SOON, "an Event that names the field", told).await.unwrap();
 }
