@@ -59,10 +59,15 @@ impl Cluster {
 
     /// Applies an object as a person does, from a file.
     pub async fn apply(&self, object: &Value) {
+        self.apply_text(&object.to_string()).await;
+    }
+
+    /// The same with several objects in YAML.
+    pub async fn apply_text(&self, objects: &str) {
         let file = self
             .scratch
-            .join(format!("{}.json", larder_testkit::unique_name("apply")));
-        std::fs::write(&file, object.to_string()).unwrap();
+            .join(format!("{}.yaml", larder_testkit::unique_name("apply")));
+        std::fs::write(&file, objects).unwrap();
         self.kubectl(&["apply", "-f", file.to_str().unwrap()]).await.unwrap();
     }
 

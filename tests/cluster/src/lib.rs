@@ -10,11 +10,15 @@ mod cluster;
 mod images;
 mod install;
 mod jobs;
+mod larder;
 mod look;
 mod pods;
+mod proxied;
 
 pub use cluster::Cluster;
 pub use install::{NAMESPACE, RELEASE};
+pub use larder::build_larder;
+pub use proxied::{HIDDEN, Proxied};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

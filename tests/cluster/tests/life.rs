@@ -247,8 +247,9 @@ async fn assert_nothing_is_left(cluster: &Cluster) {
         .await
         .unwrap();
     // Of the chart's own objects nothing is left but the namespace, once the last pods have ended.
-    let in_the_namespace = "all,serviceaccounts,configmaps,secrets,leases,poddisruptionbudgets";
-    let cluster_wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,flowschemas,priorityclasses";
+    let in_the_namespace = "all,serviceaccounts,configmaps,secrets,leases,poddisruptionbudgets,roles,rolebindings";
+    let cluster_wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
+                        flowschemas,prioritylevelconfigurations,priorityclasses";
     for arguments in [
         ["get", in_the_namespace, "-n", NAMESPACE, "-o", "name"].as_slice(),
         &["get", cluster_wide, "-o", "name"],

@@ -1,6 +1,7 @@
 //! A cluster in which OpenKruise served jobs, with what it leaves behind: docs/migrate-from-openkruise.md.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::panic, reason = "the same")]
 
 use larder_cluster::{Cluster, NAMESPACE, SOON};
 use larder_testkit::image::Layer;
@@ -8,9 +9,15 @@ use larder_testkit::{Auth, NodeOptions, PAUSE_IMAGE, Registry, runnable_image, w
 use serde_json::{Value, json};
 
 const FINALIZER: &str = "apps.kruise.io/deletion-protection";
+const SENTENCE: &str = "its DaemonSet kruise-system/kruise-daemon runs on 1 nodes";
+const READY: &str = "-o=jsonpath={.status.readyReplicas}";
+
+/// A field that Larder's CRD has and the older one lacks.
+const PULL_JOBS: &str = "crd/imagepulljobs.apps.kruise.io";
+const JOB_CONDITIONS: &str = ".spec.versions[0].schema.openAPIV3Schema.properties.status.properties.conditions.type";
 
 #[tokio::test]
-async fn larder_waits_for_openkruise_to_let_go_and_takes_over_its_jobs() {
+async fn larder_is_refused_until_openkruise_lets_go_and_takes_over_its_jobs() {
     let mut cluster = Cluster::start([NodeOptions::default()]).await;
     let registry = Registry::start(Auth::Open).await.unwrap();
     cluster.nodes[0].reach(registry.address()).unwrap();
@@ -65,25 +72,48 @@ async fn larder_waits_for_openkruise_to_let_go_and_takes_over_its_jobs() {
     .await
     .unwrap();
 
-    // Larder comes, sees the daemon, says so, and touches nothing.
-    cluster.begin_install(&["controller.replicas=1"]).await;
-    let sentence = "its DaemonSet kruise-system/kruise-daemon runs on 1 nodes";
-    let said = wait_until(SOON, "the controller to say what is in the way", async || {
-        cluster.nodes[0].container_logs().contains(sentence)
-    });
-    if let Err(error) = said.await {
-        panic!("{error}\n{}", cluster.logs().await);
-    }
-    let ready = "-o=jsonpath={.status.readyReplicas}";
-    let arguments = ["get", "deployment", "larder-controller", "-n", NAMESPACE, ready];
-    assert_eq!(cluster.kubectl(&arguments).await.unwrap(), "");
-    assert_eq!(finalizers(&cluster, "running").await, format!("[\"{FINALIZER}\"]"));
-
-    // The daemon goes, and all is taken over.
+    // Larder is refused by a sentence that Helm itself shows. Who renders without a cluster is refused by the hook's job, whose
+    // first try is its last.
+    let refusal = cluster.try_install(&["controller.replicas=1"]).await.unwrap_err();
+    assert!(
+        refusal.contains(SENTENCE) && refusal.contains("Nothing was changed"),
+        "{refusal}"
+    );
+    cluster.kubectl(&["create", "namespace", NAMESPACE]).await.unwrap();
+    cluster.apply_hook_that_brings_crds().await;
+    let job = [
+        "wait",
+        "job/larder-install-crds",
+        "-n",
+        NAMESPACE,
+        "--for=condition=Failed",
+        "--timeout=55s",
+    ];
+    cluster.kubectl(&job).await.unwrap();
+    let message = "-o=jsonpath={.items[*].status.containerStatuses[*].state.terminated.message}";
+    let installer = "app.kubernetes.io/component=installer";
+    let said = cluster
+        .kubectl(&["get", "pods", "-n", NAMESPACE, "-l", installer, message])
+        .await;
+    let said = said.unwrap();
+    assert_eq!(said.matches(SENTENCE).count(), 1, "{said}");
     cluster
-        .kubectl(&["delete", "daemonset", "kruise-daemon", "-n", "kruise-system"])
+        .kubectl(&["delete", "namespace", NAMESPACE, "--timeout=55s"])
         .await
         .unwrap();
+    assert_eq!(finalizers(&cluster, "running").await, format!("[\"{FINALIZER}\"]"));
+    assert_eq!(cluster.field("nodeimage/node-0", ".metadata.uid").await, before);
+    assert_eq!(
+        cluster.field(PULL_JOBS, JOB_CONDITIONS).await,
+        "",
+        "its CRDs are as they were"
+    );
+
+    // The daemon goes, and all is taken over.
+    let uproot = ["delete", "daemonset", "kruise-daemon", "-n", "kruise-system"];
+    cluster.kubectl(&uproot).await.unwrap();
+    cluster.install(&["controller.replicas=1"]).await;
+    assert!(cluster.field(PULL_JOBS, JOB_CONDITIONS).await.contains("array"));
     cluster.complete("imagepulljob/running").await;
     assert_eq!(finalizers(&cluster, "running").await, "");
     wait_until(SOON, "the job that could not go to be gone", async || {
@@ -105,6 +135,25 @@ async fn larder_waits_for_openkruise_to_let_go_and_takes_over_its_jobs() {
     .unwrap();
     // The object is the same one, not a new one of that name.
     assert_eq!(cluster.field("nodeimage/node-0", ".metadata.uid").await, before);
+
+    // The daemon comes back beside an installed Larder, which says so and hands out nothing. An upgrade is not held up.
+    cluster.apply(&daemon()).await;
+    let arguments = ["get", "deployment", "larder-controller", "-n", NAMESPACE, READY];
+    let stopped = wait_until(SOON, "the controller to say what is in the way", async || {
+        cluster.nodes[0].container_logs().contains(SENTENCE) && cluster.kubectl(&arguments).await.unwrap().is_empty()
+    });
+    if let Err(error) = stopped.await {
+        panic!("{error}\n{}", cluster.logs().await);
+    }
+    cluster
+        .begin_upgrade(&["controller.replicas=1", "controller.pause=true"])
+        .await;
+    cluster.kubectl(&uproot).await.unwrap();
+    wait_until(SOON, "the controller to be ready again", async || {
+        cluster.kubectl(&arguments).await.unwrap() == "1"
+    })
+    .await
+    .unwrap();
 }
 
 async fn finalizers(cluster: &Cluster, job: &str) -> String {

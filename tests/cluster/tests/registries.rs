@@ -1,0 +1,64 @@
+//! Registries that agents reach only with the chart's settings: through a proxy, with a certificate of a private authority.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::panic, reason = "the same")]
+
+use larder_cluster::{Cluster, HIDDEN, NAMESPACE, Proxied, build_larder};
+use larder_testkit::image::Layer;
+use larder_testkit::{Auth, NodeOptions, Registry, Scratch, runnable_image};
+use serde_json::{Value, json};
+
+/// What the agent of the one node says of an image before it is pulled. It asks the registry itself, not by the runtime.
+async fn plan(cluster: &Cluster, image: &str) -> Value {
+    let scratch = Scratch::create("plan").unwrap();
+    let job = json!({
+        "apiVersion": "apps.kruise.io/v1beta1",
+        "kind": "ImagePullJob",
+        "metadata": { "name": "planned", "namespace": "default" },
+        "spec": { "image": image },
+    });
+    let file = scratch.write("job.json", job.to_string()).unwrap();
+    let output = cluster
+        .larder(&["plan", "-f", file.to_str().unwrap(), "-o", "json"])
+        .await;
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    plan["nodes"][0].clone()
+}
+
+#[tokio::test]
+async fn agents_ask_a_registry_behind_a_proxy_and_a_private_authority() {
+    build_larder().await;
+    let mut cluster = Cluster::start([NodeOptions::default()]).await;
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let proxied = Proxied::start(&registry).await;
+    cluster.nodes[0].reach(proxied.proxy).unwrap();
+    let image = runnable_image([Layer::random(1, 50_000)]).unwrap();
+    registry.push(&image, "app", "v1").await.unwrap();
+    let image = format!("{HIDDEN}/app:v1");
+    let proxy = format!("proxy.https=http://{}", proxied.proxy);
+
+    // The proxy alone: the registry is reached, and not trusted.
+    cluster.install(&["controller.replicas=1", &proxy]).await;
+    let untrusted = plan(&cluster, &image).await;
+    assert_eq!(untrusted["reason"], "Tls", "{untrusted}");
+    assert!(proxied.was_asked());
+
+    // The authority from a ConfigMap, then from the values.
+    cluster
+        .apply(&json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": { "name": "authorities", "namespace": NAMESPACE },
+            "data": { "pantry.crt": proxied.authority },
+        }))
+        .await;
+    cluster
+        .upgrade(&["controller.replicas=1", &proxy, "extraCA.configMap=authorities"])
+        .await;
+    let trusted = plan(&cluster, &image).await;
+    assert!(trusted["bytesToPull"].as_u64() > Some(50_000), "{trusted}");
+    let pem = format!("extraCA.pem={}", proxied.authority);
+    cluster.upgrade(&["controller.replicas=1", &proxy, &pem]).await;
+    let trusted = plan(&cluster, &image).await;
+    assert!(trusted["bytesToPull"].as_u64() > Some(50_000), "{trusted}");
+}
