@@ -49,6 +49,10 @@ fmt: ## Format the code
 build: ## Build the release binaries into target/release
 	cargo build --workspace --release --bins --locked
 
+.PHONY: images
+images: ## Build the container images, without a daemon, into target/images (ARCH=amd64,arm64 for both)
+	cargo xtask image --arch $(or $(ARCH),amd64)
+
 .PHONY: demo
 demo: ## Run everything on this machine: API server, controller, three nodes, a registry, the example jobs
 	cargo run --locked --package larder -- up --demo

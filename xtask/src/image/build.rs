@@ -51,8 +51,9 @@ pub(super) fn build(how: &How<'_>, packages: &[&str]) -> anyhow::Result<PathBuf>
     };
     let cargo_home = how.cargo_home.map(Path::to_owned);
     let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
-    // Paths that the compilers would write into the programs, for messages of a panic.
-    let mut cut: Vec<(PathBuf, &str)> = vec![(how.target_dir.to_owned(), "/target"), (how.root.to_owned(), "/larder")];
+    // Paths that the compilers would write into the programs, for messages of a panic. The last one that fits counts, so
+    // a folder comes before those in it.
+    let mut cut: Vec<(PathBuf, &str)> = vec![(how.root.to_owned(), "/larder"), (target_dir.clone(), "/target")];
     cut.extend(cargo_home.map(|home| (home, "/cargo")));
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned(), "-Cstrip=symbols".to_owned()];
     flags.extend(
