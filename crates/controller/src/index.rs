@@ -178,6 +178,7 @@ impl Index {
         for node in self.agenda.due_nodes(now) {
             self.agenda.node(&node);
         }
+        self.count_all_slots(now);
         while let Some(job) = self.agenda.next_job(now) {
             self.decide_job(job, now);
         }

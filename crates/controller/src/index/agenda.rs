@@ -67,6 +67,11 @@ impl Agenda {
         self.jobs.insert(job);
     }
 
+    /// Jobs that something happened to.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.jobs.iter().copied()
+    }
+
     pub(crate) fn list(&mut self, list: &JobKey) {
         self.lists.insert(list.clone());
     }

@@ -1,11 +1,35 @@
 //! The line of jobs that wait for the whole fleet's limit. Who is next is decided in [`larder_planner::fleet`]; here the line is
 //! kept, and whoever is first in it is woken when a slot is free.
 
+use jiff::Timestamp;
 use larder_planner::fleet::{self, Share};
 
 use super::{Index, JobId};
 
 impl Index {
+    /// Counts what jobs have of the fleet's slots before any of them takes more: a new leader finds orders of all jobs there.
+    pub(super) fn count_all_slots(&mut self, now: Timestamp) {
+        if self.limits.max_active_pulls.is_none() {
+            return;
+        }
+        let jobs: Vec<JobId> = self.agenda.jobs().collect();
+        for id in jobs {
+            if self.jobs.get(&id).is_some_and(|record| record.unread) {
+                self.read_prepull(id, now);
+            }
+            self.count_slots(id);
+        }
+    }
+
+    fn count_slots(&mut self, id: JobId) {
+        let Some(running) = self.running_mut(id) else {
+            return;
+        };
+        let slots = running.progress.counts().slots;
+        let before = std::mem::replace(&mut running.share.slots, slots);
+        self.slots = self.slots - before + slots;
+    }
+
     /// How many slots a job may take now.
     pub(super) fn allowance(&self, id: JobId) -> usize {
         let (Some(max), Some(running)) = (self.limits.max_active_pulls, self.running(id)) else {
@@ -23,20 +47,18 @@ impl Index {
     /// Counts what a job has after its turn, and gives it the place in the line that follows from it.
     pub(super) fn line_up(&mut self, id: JobId, served: bool) {
         self.leave_line(id);
+        self.count_slots(id);
         self.served += u64::from(served);
         let (now, limited) = (self.served, self.limits.max_active_pulls.is_some());
         let Some(running) = self.running_mut(id) else {
             return;
         };
-        let before = running.share.slots;
-        running.share.slots = running.progress.counts().slots;
         if served {
             running.share.served = now;
         }
         let share = running.share;
         let waits = limited && running.progress.wants_allowance();
         running.waits_as = waits.then_some(share);
-        self.slots = self.slots - before + share.slots;
         if waits {
             self.starved.insert((share, id));
         }
@@ -76,7 +98,6 @@ impl Index {
 mod tests {
     use std::num::NonZeroUsize;
 
-    use jiff::Timestamp;
     use serde_json::json;
 
     use super::*;

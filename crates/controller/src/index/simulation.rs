@@ -130,4 +130,26 @@ proptest! {
         prop_assert_eq!(world.pulls(), vec![1; nodes]);
         prop_assert!(world.most_at_once <= parallelism);
     }
+
+    /// The whole fleet's limit is never exceeded, and every job ends, whoever leads.
+    #[test]
+    fn jobs_share_the_fleets_limit(
+        seed in 1u64.., nodes in 1usize..10, jobs in 2usize..5, parallelism in 1usize..6, max in 1usize..5, steps in 1usize..120,
+    ) {
+        let faults = Faults { lost_answers: 10, late_requests: 10, chatter: 20, watch_delay: 1_500, ..Faults::default() };
+        let mut world = World::new(nodes, seed, faults);
+        world.limit(max);
+        for number in 0..jobs {
+            let mut job = job(&json!({"image": format!("app-{number}:1"), "parallelism": parallelism}));
+            job.metadata.name = Some(format!("job-{number}"));
+            job.metadata.uid = Some(format!("uid-{number}"));
+            world.submit(job);
+        }
+        world.run_steps(steps);
+        world.change_leader();
+        world.run_until_over(60_000);
+        prop_assert_eq!(world.pulls(), vec![jobs; nodes]);
+        prop_assert!(world.most_at_once <= parallelism);
+        prop_assert!(world.most_together <= max, "{} at once", world.most_together);
+    }
 }

@@ -4,6 +4,7 @@ mod prepulls;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::num::NonZeroUsize;
 
 use jiff::{SignedDuration, Timestamp};
 use larder_api::names::EDGE_NODE_LABEL;
@@ -53,7 +54,9 @@ pub(super) struct World {
     pub(super) refused: Option<NodeKey>,
     pub(super) spec_writes: usize,
     pub(super) refusals: usize,
+    /// The most nodes at work for one job, and for all together.
     pub(super) most_at_once: usize,
+    pub(super) most_together: usize,
 }
 
 enum Event {
@@ -86,6 +89,7 @@ impl World {
             spec_writes: 0,
             refusals: 0,
             most_at_once: 0,
+            most_together: 0,
         };
         for number in 0..nodes {
             let name = format!("node-{number:03}");
@@ -129,7 +133,7 @@ impl World {
 
     /// Another replica takes over: it lists everything, and hears nothing of what the last one had under way.
     pub(super) fn change_leader(&mut self) {
-        self.index = Index::new(limits());
+        self.index = Index::new(self.index.limits.clone());
         self.events
             .retain(|_, event| matches!(event, Event::Pulled(..) | Event::Arrives(..) | Event::Show(..)));
         // A lease expires only when the writes of its holder are over, late ones included.
@@ -145,6 +149,11 @@ impl World {
             }
         }
         self.list_everything();
+    }
+
+    /// So many pulls at once in the whole fleet.
+    pub(super) fn limit(&mut self, max: usize) {
+        self.index.limits.max_active_pulls = NonZeroUsize::new(max);
     }
 
     pub(super) fn submit(&mut self, mut job: ImagePullJob) {
@@ -340,9 +349,10 @@ impl World {
         self.look_at_the_whole();
     }
 
-    /// How many nodes the API shows at work for one job.
+    /// How many nodes the API shows at work for one job, and for all together.
     fn look_at_the_whole(&mut self) {
         self.look_at_prepulls();
+        let mut together = 0;
         for job in self.jobs.values() {
             let image = larder_model::ImageRef::parse(&job.spec.image).unwrap();
             let uid = job.metadata.uid.as_deref().unwrap();
@@ -351,8 +361,11 @@ impl World {
                 .values()
                 .filter_map(|object| claim_view(object, &image, uid))
                 .filter(|claim| !claim.is_final());
-            self.most_at_once = self.most_at_once.max(at_work.count());
+            let at_work = at_work.count();
+            self.most_at_once = self.most_at_once.max(at_work);
+            together += at_work;
         }
+        self.most_together = self.most_together.max(together);
     }
 
     /// The agent takes up what is new, and has it some time later.
