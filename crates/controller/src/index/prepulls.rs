@@ -203,13 +203,17 @@ impl Index {
         Ok(())
     }
 
+    /// All nodes, as a choice looks at them.
+    fn candidates(&self) -> BTreeMap<NodeKey, Candidate<'_>> {
+        let known = self.nodes.iter();
+        known
+            .filter_map(|(node, record)| Some((node.clone(), candidate(record)?)))
+            .collect()
+    }
+
     /// The nodes of a job, what each of them is asked for, and the same for the engine.
     fn deploy(&self, plan: &PrePull, before: &Before, kept: &Tasks) -> Result<(Choice, Tasks, Campaign), String> {
-        let fleet: BTreeMap<NodeKey, Candidate<'_>> = self
-            .nodes
-            .iter()
-            .filter_map(|(node, record)| Some((node.clone(), candidate(record)?)))
-            .collect();
+        let fleet = self.candidates();
         let choice = choose(&plan.nodes, &fleet, plan.waits_for_nodes(), before);
         let mut choice = choice.map_err(|error| error.to_string())?;
         let tasks = plan.tasks(&mut choice, &fleet, kept);

@@ -143,17 +143,39 @@ impl PrePull {
         Ok(NodeTask::new(images, matching.to_vec()))
     }
 
-    /// What a node was asked for, if that is not what its labels say: they changed after the order was written. It is
-    /// found where no overrider matched then, or one, or those that match another node.
-    pub fn task_in(&self, object: &NodeImage, of_others: &BTreeSet<Vec<usize>>) -> Option<NodeTask> {
-        let uid = self.owner.uid.as_deref()?;
+    /// What nodes were asked for where that is not what their labels ask for: they changed after the order was written. It
+    /// is found where no overrider matched then, or one, or those that match another node.
+    pub fn handed_out<'a>(
+        &self,
+        fleet: &BTreeMap<NodeKey, Candidate<'_>>,
+        claimed: impl IntoIterator<Item = (&'a NodeKey, &'a NodeImage)>,
+    ) -> Tasks {
+        let uid = self.owner.uid.as_deref().unwrap_or_default();
+        let of_fleet = fleet.values().map(|node| self.overriders.matching(node.labels));
         let alone = (0..self.overriders.len()).map(|index| vec![index]);
-        let tasks = std::iter::once(Vec::new())
-            .chain(alone)
-            .chain(of_others.iter().cloned());
-        tasks
-            .filter_map(|matching| self.task(&matching).ok())
-            .find(|task| task.report(object, uid).is_some())
+        let groups: BTreeSet<Vec<usize>> = of_fleet.chain(alone).chain([Vec::new()]).collect();
+        let tasks: BTreeMap<Vec<usize>, Arc<NodeTask>> = groups
+            .into_iter()
+            .filter_map(|matching| {
+                let task = self.task(&matching).ok()?;
+                Some((matching, Arc::new(task)))
+            })
+            .collect();
+        let mut kept = Tasks::new();
+        for (name, object) in claimed {
+            let is_it = |task: &&Arc<NodeTask>| task.report(object, uid).is_some();
+            // Where only a Secret differs, several fit; what the labels ask for comes first.
+            let asked_for = fleet
+                .get(name)
+                .and_then(|node| tasks.get(&self.overriders.matching(node.labels)));
+            if asked_for.is_some_and(|task| is_it(&task)) {
+                continue;
+            }
+            if let Some(task) = tasks.values().find(is_it) {
+                kept.insert(name.clone(), task.clone());
+            }
+        }
+        kept
     }
 
     /// The engine's view of the job: so many of the nodes that can be tried at once, until it is over or cannot be saved.

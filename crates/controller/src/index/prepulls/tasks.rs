@@ -4,7 +4,7 @@
 //! whatever becomes of its labels: a pull that is under way is not thrown away, and a success is not taken back. Only an
 //! edit of the images or overriders asks anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -37,16 +37,8 @@ impl Index {
         if plan.overriders.is_empty() || !seen.any(|seen| job.metadata.generation == Some(seen)) {
             return Tasks::new();
         }
-        let labels = self.nodes.values().filter_map(|record| candidate(record));
-        let groups: BTreeSet<Vec<usize>> = labels.map(|node| plan.overriders.matching(node.labels)).collect();
-        let mut kept = Tasks::new();
-        for node in claimed {
-            let object = self.nodes.get(node).and_then(|record| record.living_image());
-            if let Some(task) = object.and_then(|object| plan.task_in(object, &groups)) {
-                kept.insert(node.clone(), Arc::new(task));
-            }
-        }
-        kept
+        let object = |node| Some((node, self.nodes.get(node)?.living_image()?));
+        plan.handed_out(&self.candidates(), claimed.iter().filter_map(object))
     }
 
     /// Whether a node that is chosen has no task, or one that its labels do not ask for any more and that it was not

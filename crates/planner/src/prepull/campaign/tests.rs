@@ -139,3 +139,50 @@ fn every_node_has_its_time_from_its_own_dispatch(#[case] template: Value, #[case
     assert_eq!(terms.deadline, deadline.map(at));
     assert_eq!(terms.when, PullWhen::IfNotPresent);
 }
+
+/// A node that was handed out in one region and is found in another by the next life of the controller.
+#[rstest]
+#[case::moved_away("east", "west", Some("registry.east/nginx:1"))]
+#[case::moved_here("west", "east", Some("nginx:1"))]
+#[case::stayed("east", "east", None)]
+fn what_a_node_was_asked_for_is_known_by_its_order(
+    #[case] then: &str,
+    #[case] now: &str,
+    #[case] kept: Option<&str>,
+    #[values(true, false)] with_secret: bool,
+) {
+    let mut changes =
+        json!({"imageOverriders": [{"component": "Registry", "operator": "replace", "value": "registry.east"}]});
+    if with_secret {
+        changes["secretOverriders"] = json!([{"component": "SecretName", "operator": "replace", "value": "east"}]);
+    }
+    let overriders = json!([{"nodeLabel": "region=east", "overriders": changes}]);
+    let template = json!({"nodeNames": ["a"], "imageSecrets": "shops/login"});
+    let mut fleet = Fleet::start(
+        &job(&template, &overriders),
+        edge_nodes(&[("a", then)]),
+        &Before::default(),
+    );
+    assert_eq!(fleet.step(0), ["a"]);
+    let node = fleet.nodes.get_mut("a").unwrap();
+    node.labels.insert("region".to_owned(), now.to_owned());
+    let objects = fleet.nodes.iter().map(|(name, node)| (name, &node.object));
+    let found = fleet.plan.handed_out(&candidates(&fleet.nodes), objects);
+    let images = found.get("a").map(|task| task.images()[0].image.familiar());
+    assert_eq!(images.as_deref(), kept);
+}
+
+#[test]
+fn where_only_the_secret_differs_the_labels_say_which() {
+    let changes = json!({"secretOverriders": [{"component": "SecretName", "operator": "replace", "value": "east"}]});
+    let overriders = json!([{"nodeLabel": "region=east", "overriders": changes}]);
+    let template = json!({"nodeNames": ["a"], "imageSecrets": "shops/login"});
+    let mut fleet = Fleet::start(
+        &job(&template, &overriders),
+        edge_nodes(&[("a", "east")]),
+        &Before::default(),
+    );
+    assert_eq!(fleet.step(0), ["a"]);
+    let objects = fleet.nodes.iter().map(|(name, node)| (name, &node.object));
+    assert!(fleet.plan.handed_out(&candidates(&fleet.nodes), objects).is_empty());
+}
