@@ -2,7 +2,9 @@
 //! kept, and whoever is first in it is woken when a slot is free.
 
 use jiff::Timestamp;
+use larder_planner::Campaign;
 use larder_planner::fleet::{self, Share};
+use larder_planner::order::claim_view;
 
 use super::{Index, JobId};
 
@@ -22,12 +24,30 @@ impl Index {
     }
 
     fn count_slots(&mut self, id: JobId) {
+        let Some(running) = self.running(id) else {
+            return;
+        };
+        // A job that does not know its pods yet does not know its nodes either.
+        let slots = if running.sees_pods {
+            running.progress.counts().slots
+        } else {
+            self.open_orders(running.progress.campaign())
+        };
         let Some(running) = self.running_mut(id) else {
             return;
         };
-        let slots = running.progress.counts().slots;
         let before = std::mem::replace(&mut running.share.slots, slots);
         self.slots = self.slots - before + slots;
+    }
+
+    /// Nodes that have a job's order and no result.
+    fn open_orders(&self, campaign: &Campaign) -> usize {
+        let named = self
+            .nodes
+            .values()
+            .filter(|record| record.image.may_name(campaign.uid()));
+        let claims = named.filter_map(|record| claim_view(record.living_image()?, &campaign.image, campaign.uid()));
+        claims.filter(|claim| !claim.is_final()).count()
     }
 
     /// How many slots a job may take now.
@@ -147,6 +167,65 @@ mod tests {
         }
         index.decide(now);
         (index, now)
+    }
+
+    #[test]
+    fn orders_of_a_job_that_waits_for_its_pods_count() {
+        let now = Timestamp::from_second(1_767_225_600).unwrap();
+        let mut index = Index::new(Limits {
+            max_active_pulls: NonZeroUsize::new(1),
+            pause: false,
+            serve_jobs: true,
+        });
+        let facts = NodeFacts {
+            name: "node".to_owned(),
+            ready: true,
+            ..NodeFacts::default()
+        };
+        let image = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
+            "metadata": {"name": "node", "uid": "node", "generation": 1},
+            "spec": {"images": {"a": {"tags": [{
+                "tag": "1", "createdAt": now.to_string(), "pullPolicy": {"ttlSecondsAfterFinished": 9},
+                "ownerReferences": [{"uid": "a", "kind": "ImagePullJob"}], "claims": [{"uid": "a", "version": 0}],
+            }]}}},
+            "status": {"imageStatuses": {"a": {"tags": [{"tag": "1", "version": 0, "phase": "Pulling"}]}}},
+        });
+        let job = |name: &str, more: serde_json::Value| {
+            let mut job = json!({
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+                "metadata": {"name": name, "namespace": "team", "uid": name}, "spec": more,
+            });
+            job["spec"]["image"] = json!(format!("{name}:1"));
+            Seen::Job(Box::new(serde_json::from_value(job).unwrap()))
+        };
+        let jobs = vec![
+            job("a", json!({"podSelector": {"matchLabels": {"app": "web"}}})),
+            job("b", json!({})),
+        ];
+        let seen = [
+            (Kind::Node, vec![Seen::Node(facts)]),
+            (
+                Kind::NodeImage,
+                vec![Seen::NodeImage(Box::new(serde_json::from_value(image).unwrap()))],
+            ),
+            (Kind::Job, jobs),
+            (Kind::PrePull, vec![]),
+            (Kind::List, vec![]),
+        ];
+        for (kind, seen) in seen {
+            let all = [Seen::Begin].into_iter().chain(seen).chain([Seen::Complete]);
+            all.for_each(|seen| index.observe(&kind, seen, now));
+        }
+        index.decide(now);
+        assert_eq!(slots(&index), [1, 0]);
+        // None of its pods runs any more: it leaves the node, and holds its slot until the order is gone.
+        let pods = Kind::Pods("team".to_owned());
+        for seen in [Seen::Begin, Seen::Complete] {
+            index.observe(&pods, seen, now);
+        }
+        index.decide(now);
+        assert_eq!(slots(&index).iter().sum::<usize>(), 1);
     }
 
     /// Slots of each job.
