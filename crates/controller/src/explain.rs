@@ -95,7 +95,9 @@ pub fn prepull_nodes(
         vec![Seen::PrePull(Box::new(job.clone()))],
         now,
     );
-    let mut found = index.explain_prepull(missing, unreadable, capped, now).map_err(NotServed)?;
+    let mut found = index
+        .explain_prepull(missing, unreadable, capped, now)
+        .map_err(NotServed)?;
     if job.status.is_none() {
         unseen(&mut found);
     }
