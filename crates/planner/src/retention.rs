@@ -20,7 +20,8 @@ use crate::campaign::{later, whole_seconds};
 use crate::jitter;
 use crate::order::{Terms, tune};
 
-/// Jobs of one list are deleted one after another: their entries wait this long for each other and leave together.
+/// Jobs are deleted one after another when a list, a namespace or several by hand are deleted: what was theirs stays this
+/// long, and when the first of them has to leave a node, those deleted since leave with it.
 const SETTLE: SignedDuration = SignedDuration::from_secs(1);
 
 /// When a job ends at its deadline its nodes are given this long to say so themselves, before their order is taken away.
@@ -75,21 +76,22 @@ pub fn sweep(
     now: Timestamp,
 ) -> Sweep {
     let node = object.metadata.name.as_deref().unwrap_or_default();
+    let owners = owners_of(&spec, owner);
+    let settled = |owner: &Owner| matches!(owner, Owner::Gone(noticed) if later(*noticed, SETTLE) <= now);
+    let gone_leave = owners.iter().flatten().any(settled);
+    let mut owners = owners.into_iter();
     let mut swept = Sweep { spec, next: None };
     for (name, image) in &mut swept.spec.images {
         let mut newest: Option<(Timestamp, i64, Option<SandboxConfig>)> = None;
         image.tags.retain_mut(|entry| {
             let status = object.result(name, &entry.tag);
-            let owners: Vec<Owner> = entry
-                .owner_references
-                .iter()
-                .map(|reference| owner(Entry { name, tag: &entry.tag }, reference))
-                .collect();
+            let owners = owners.next().unwrap_or_default();
             let mut keeper = Keeper {
                 entry,
                 status,
                 node,
                 now,
+                gone_leave,
                 next: &mut swept.next,
             };
             let stays = keeper.keep(&owners);
@@ -112,6 +114,20 @@ pub fn sweep(
         .retain(|_, image: &mut ImageSpec| !image.tags.is_empty());
     forget_unused_credentials(&mut swept.spec);
     swept
+}
+
+/// What the owners of each entry are, entry after entry.
+fn owners_of(spec: &NodeImageSpec, owner: impl Fn(Entry<'_>, &ObjectReference) -> Owner) -> Vec<Vec<Owner>> {
+    let entries = spec
+        .images
+        .iter()
+        .flat_map(|(name, image)| image.tags.iter().map(move |entry| (name, entry)));
+    let owners = entries.map(|(name, entry)| {
+        let asked = Entry { name, tag: &entry.tag };
+        let references = entry.owner_references.iter();
+        references.map(|reference| owner(asked, reference)).collect()
+    });
+    owners.collect()
 }
 
 /// Sealed credentials that no entry names any more go with the entry that did.
@@ -138,6 +154,8 @@ struct Keeper<'a> {
     status: Option<&'a ImageTagStatus>,
     node: &'a str,
     now: Timestamp,
+    /// Owners that are deleted leave now, all of them.
+    gone_leave: bool,
     next: &'a mut Option<Timestamp>,
 }
 
@@ -166,7 +184,7 @@ impl Keeper<'_> {
         match owner {
             Owner::Unknown | Owner::Running(Some(_)) => true,
             Owner::Running(None) => false,
-            Owner::Gone(noticed) => !self.is_due(later(*noticed, SETTLE)),
+            Owner::Gone(noticed) => !self.gone_leave && !self.is_due(later(*noticed, SETTLE)),
             Owner::Ended { at, .. } => {
                 let uid = reference.uid.as_deref().unwrap_or_default();
                 !self.owes(uid) || !self.is_due(later(*at, LAST_WORD))

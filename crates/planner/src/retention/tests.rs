@@ -335,3 +335,31 @@ proptest! {
         }
     }
 }
+
+#[rstest]
+#[case::deleted_within_the_time(&[0, 1], 1)]
+#[case::both_at_once(&[5, 5], 6)]
+#[case::one_long_before(&[0, 90], 90)]
+fn when_the_entry_of_a_deleted_job_leaves_those_deleted_since_leave_with_it(
+    #[case] noticed: &[i64],
+    #[case] gone: i64,
+) {
+    let mut object = NodeImage::new("node-1", NodeImageSpec::default());
+    for (number, _) in noticed.iter().enumerate() {
+        let image = ImageRef::parse(&format!("image-{number}:1")).unwrap();
+        let mut spec = object.spec.clone();
+        order::claim(&mut spec, &object, &image, &reference(&number.to_string()), at(0));
+        object.spec = spec;
+    }
+    let owner = |_: Entry<'_>, reference: &ObjectReference| {
+        let number: usize = reference.uid.as_ref().unwrap().parse().unwrap();
+        Owner::Gone(at(noticed[number]))
+    };
+    let before = sweep(&object, object.spec.clone(), owner, at(noticed[0]));
+    assert_eq!(
+        (before.spec.images.len(), before.next),
+        (noticed.len(), Some(at(noticed[0] + 1)))
+    );
+    let after = sweep(&object, object.spec.clone(), owner, at(gone));
+    assert_eq!((after.spec.images.len(), after.next), (0, None));
+}
