@@ -21,6 +21,9 @@ use crate::error_chain::chain;
 use crate::facts::{NodeFacts, PodFacts};
 use crate::index::{Kind, Seen};
 
+/// Objects in one page of a list. A page is in memory three times while it is read, and the rest of what is known is small.
+const PAGE: u32 = 100;
+
 /// What a watch shows, and which round of watches it belongs to.
 #[derive(Debug)]
 pub(super) struct Sighting {
@@ -158,7 +161,7 @@ async fn follow<K>(api: Api<K>, outlet: Outlet, seen: impl Fn(K) -> Seen)
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let mut events = pin!(watcher(api, Config::default()).default_backoff());
+    let mut events = pin!(watcher(api, Config::default().page_size(PAGE)).default_backoff());
     let mut trouble = false;
     while let Some(event) = events.next().await {
         let told = match event {

@@ -1,5 +1,6 @@
-//! How a NodeImage is kept: folded up, as its JSON text, until somebody looks at it. Ten thousand nodes with ten entries each
-//! are four times as large as values as they are as text, and all but a few of them are at rest.
+//! How a NodeImage is kept: folded up, as compressed JSON text, until somebody looks at it. Ten thousand nodes with ten
+//! entries each are four times as large as values as they are as text, the text repeats itself from entry to entry, and all
+//! but a few of them are at rest.
 //!
 //! Looking unfolds it ([`Shelf::as_ref`]); whoever looked at many, or is done with one, folds it up again
 //! ([`Index::fold`], [`Index::fold_later`]). Metadata and the uids of owners are at hand either way.
@@ -26,7 +27,7 @@ struct Held {
     metadata: ObjectMeta,
     /// Hashes of the uids of all owners of entries.
     owners: Box<[u64]>,
-    /// Spec and status as JSON; none while they differ from what is unfolded.
+    /// Spec and status as compressed JSON; none while they differ from what is unfolded.
     folded: Option<Box<[u8]>>,
     unfolded: OnceCell<Box<NodeImage>>,
 }
@@ -97,7 +98,7 @@ impl Shelf {
         {
             let text = serde_json::to_vec(&(&object.spec, &object.status));
             match text {
-                Ok(text) => held.folded = Some(text.into_boxed_slice()),
+                Ok(text) => held.folded = Some(lz4_flex::compress_prepend_size(&text).into_boxed_slice()),
                 // Cannot happen with these types; then it stays as it is.
                 Err(_) => held.unfolded = OnceCell::from(object),
             }
@@ -108,9 +109,10 @@ impl Shelf {
 impl Held {
     #[expect(clippy::expect_used, reason = "the text was written by `fold` from the same types")]
     fn unfold(&self) -> NodeImage {
-        let text = self.folded.as_deref().expect("invariant: folded or unfolded");
+        let folded = self.folded.as_deref().expect("invariant: folded or unfolded");
+        let text = lz4_flex::decompress_size_prepended(folded).expect("invariant: what was compressed can be read");
         let (spec, status): (NodeImageSpec, Option<NodeImageStatus>) =
-            serde_json::from_slice(text).expect("invariant: what was written can be read");
+            serde_json::from_slice(&text).expect("invariant: what was written can be read");
         let mut object = NodeImage::new("", spec);
         object.metadata = self.metadata.clone();
         object.status = status;
