@@ -1,19 +1,17 @@
-//! Ten thousand nodes, two hundred jobs, a hundred thousand pairs of both: real objects, and one writer in the place of
-//! all agents.
+//! Ten thousand nodes, two hundred jobs, a hundred thousand pairs of both: real objects, written as a controller and its
+//! agents leave them behind.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use larder_api::{ImagePullJob, NodeImage};
-use larder_testkit::{wait_for, wait_until};
+use larder_api::{ImagePullJob, NodeImage, NodeImageSpec};
+use larder_testkit::wait_for;
 use serde_json::{Value, json};
 
 use crate::LIMIT;
-use crate::hollow::{make_nodes, name_of};
-use crate::stage::{Controller, Stage, job_type};
+use crate::hollow::{labels_of, make_nodes, name_of};
+use crate::stage::{Controller, NAMESPACE, Stage, job_type};
 
 /// Nodes are divided into so many groups by a label, and each job is for one of them.
 pub const GROUPS: usize = 20;
@@ -37,10 +35,8 @@ pub struct Size {
 pub struct Measured {
     /// Pairs of jobs and nodes.
     pub pairs: usize,
-    /// Resident megabytes after everything was handed out and answered.
-    pub after_work: f64,
-    /// Resident megabytes of a controller that was started on this.
-    pub after_start: f64,
+    /// Resident megabytes when it has nothing left to do.
+    pub memory: f64,
     /// The most it ever had.
     pub peak: f64,
     /// What one turn of its loop takes when one node changed.
@@ -49,67 +45,54 @@ pub struct Measured {
     pub longest_turn: Duration,
 }
 
-/// Builds the crowd, lets the controller hand everything out, answers, and measures.
+/// Makes the crowd as an earlier controller and its agents would have left it, starts the controller on it, and measures.
 pub async fn run(stage: &Stage, size: Size) -> Measured {
     let client = stage.client();
     let images = Api::<NodeImage>::all(client.clone());
-    let controller = stage.controller().await;
+    let uids = make_jobs(stage, size.jobs).await;
     make_nodes(&client, 0..size.nodes).await;
-    let made = async || images.list_metadata(&ListParams::default()).await.unwrap().items.len() == size.nodes;
-    wait_until(LIMIT, "a NodeImage for every node", made).await.unwrap();
-    write_all(&images, size.nodes, |_| introduction()).await;
-    drop(controller);
+    make_images(&images, size.nodes, &uids).await;
 
-    make_jobs(stage, size.jobs).await;
     let controller = stage.controller().await;
-    // All jobs are there from the start, so that their orders come in one write. Metadata alone: a list of everything costs
-    // the API server more than the orders do.
-    let ordered = async || {
-        let listed = images.list_metadata(&ListParams::default()).await.unwrap();
-        let written = |node: &kube::core::PartialObjectMeta<NodeImage>| Some(1) < node.metadata.generation;
-        listed.items.iter().all(written)
-    };
-    wait_until(LIMIT, "every node to have its orders", ordered)
-        .await
-        .unwrap();
-    let listed = images.list(&ListParams::default()).await.unwrap();
-    let answers: BTreeMap<String, Value> = listed
-        .into_iter()
-        .map(|node| (node.name_any(), answer(&node)))
-        .collect();
-    write_all(&images, size.nodes, |name| answers[name].clone()).await;
     let pairs = jobs_are_served(stage, size).await;
-    let (after_work, _) = controller.memory();
-    drop(controller);
-
-    let controller = stage.controller().await;
     settles(&controller).await;
-    let (after_start, peak) = controller.memory();
+    let (memory, peak) = controller.memory();
     let turn = one_change(&images, &controller, size).await;
     Measured {
         pairs,
-        after_work,
-        after_start,
+        memory,
         peak,
         turn,
         longest_turn: Duration::from_secs_f64(controller.metric("larder_controller_longest_turn_seconds").await),
     }
 }
 
-async fn make_jobs(stage: &Stage, count: usize) {
+/// Makes the jobs, and gives back their uids.
+async fn make_jobs(stage: &Stage, count: usize) -> Vec<String> {
     let (api_version, kind) = job_type();
+    let mut uids = Vec::new();
     for number in 0..count {
         let job = json!({
-            "apiVersion": api_version, "kind": kind, "metadata": {"name": format!("job-{number:03}")},
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": job_name(number)},
             "spec": {
-                "image": format!("registry.example/team-{number:03}/image:1"), "parallelism": 1_000_000,
+                "image": format!("{}:1", image_name(number)), "parallelism": 10,
                 "selector": {"matchLabels": {"group": format!("group-{}", number % GROUPS)}},
                 "completionPolicy": {"type": "Never"},
             },
         });
         let job: ImagePullJob = serde_json::from_value(job).unwrap();
-        stage.jobs().create(&PostParams::default(), &job).await.unwrap();
+        let made = stage.jobs().create(&PostParams::default(), &job).await.unwrap();
+        uids.push(made.metadata.uid.unwrap());
     }
+    uids
+}
+
+fn job_name(number: usize) -> String {
+    format!("job-{number:03}")
+}
+
+fn image_name(job: usize) -> String {
+    format!("registry.example/team-{job:03}/image")
 }
 
 /// Waits until every job says that all its nodes are done, and adds them up.
@@ -136,47 +119,62 @@ async fn jobs_are_served(stage: &Stage, size: Size) -> usize {
     wait_for(LIMIT, "all jobs to be served", question).await.unwrap()
 }
 
-async fn write_all(images: &Api<NodeImage>, nodes: usize, status: impl Fn(&str) -> Value) {
-    let write = |number: usize| {
-        let name = name_of(number);
-        let patch = Patch::Merge(json!({"status": status(&name)}));
+/// Makes a NodeImage for every node, with orders of all jobs of its group, and the agent's answers to them.
+async fn make_images(images: &Api<NodeImage>, nodes: usize, uids: &[String]) {
+    let make = |number: usize| {
         let images = images.clone();
         async move {
-            images
-                .patch_status(&name, &PatchParams::default(), &patch)
-                .await
-                .unwrap();
+            let (name, params) = (name_of(number), PatchParams::default());
+            let mut object = NodeImage::new(&name, orders(number, uids));
+            object.metadata.labels = Some(labels_of(number, &name));
+            images.create(&PostParams::default(), &object).await.unwrap();
+            let patch = Patch::Merge(json!({"status": answers(&object.spec)}));
+            images.patch_status(&name, &params, &patch).await.unwrap();
         }
     };
-    futures::stream::iter((0..nodes).map(write))
+    futures::stream::iter((0..nodes).map(make))
         .buffer_unordered(AT_ONCE)
         .collect::<Vec<()>>()
         .await;
 }
 
-/// What an agent says first.
-fn introduction() -> Value {
-    let agent = json!({"version": "0.1.0", "runtime": "containerd 2.1.9", "lastSeen": "2026-01-01T00:00:00Z"});
-    json!({"desired": 0, "agent": agent})
+/// What the controller has ordered from a node.
+fn orders(node: usize, uids: &[String]) -> NodeImageSpec {
+    let (api_version, kind) = job_type();
+    let policy = json!({"timeoutSeconds": 600, "backoffLimit": 3, "ttlSecondsAfterFinished": 86_400, "activeDeadlineSeconds": 2_400});
+    let mut images = serde_json::Map::new();
+    for (job, uid) in uids.iter().enumerate().filter(|(job, _)| job % GROUPS == node % GROUPS) {
+        let owner =
+            json!({"apiVersion": api_version, "kind": kind, "name": job_name(job), "namespace": NAMESPACE, "uid": uid});
+        let entry = json!({
+            "tag": "1", "version": 1, "createdAt": now(), "pullPolicy": policy, "imagePullPolicy": "IfNotPresent",
+            "claims": [{"uid": uid, "version": 1}], "ownerReferences": [owner], "progressSeconds": 2,
+        });
+        images.insert(image_name(job), json!({"tags": [entry]}));
+    }
+    serde_json::from_value(json!({"images": images})).unwrap()
 }
 
 /// What an agent says when it has everything.
-fn answer(node: &NodeImage) -> Value {
+fn answers(orders: &NodeImageSpec) -> Value {
     let digest = "sha256:d2a84f4b8b650937ec8f73cd8be2c74add5a911ba64df27458ed8229da804a26";
     let mut statuses = serde_json::Map::new();
-    for (name, image) in &node.spec.images {
-        let result = |entry: &larder_api::node_image::ImageTagSpec| {
-            json!({
-                "tag": entry.tag, "version": entry.version, "phase": "Succeeded", "progress": 100, "attempts": 1,
-                "startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:01Z", "digest": digest,
-                "imageID": format!("{name}@{digest}"), "bytesTotal": 31_457_280, "bytesDone": 31_457_280,
-                "lastSucceeded": {"version": entry.version, "digest": digest, "completionTime": "2026-01-01T00:00:01Z"},
-            })
-        };
-        let tags: Vec<Value> = image.tags.iter().map(result).collect();
-        statuses.insert(name.clone(), json!({"tags": tags}));
+    for name in orders.images.keys() {
+        let result = json!({
+            "tag": "1", "version": 1, "phase": "Succeeded", "progress": 100, "attempts": 1, "startTime": now(),
+            "completionTime": now(), "digest": digest, "imageID": format!("{name}@{digest}"),
+            "bytesTotal": 31_457_280, "bytesDone": 31_457_280,
+            "lastSucceeded": {"version": 1, "digest": digest, "completionTime": now()},
+        });
+        statuses.insert(name.clone(), json!({"tags": [result]}));
     }
-    json!({"desired": statuses.len(), "succeeded": statuses.len(), "imageStatuses": statuses})
+    let agent = json!({"version": "0.1.0", "runtime": "containerd 2.1.9", "lastSeen": now()});
+    json!({"desired": statuses.len(), "succeeded": statuses.len(), "agent": agent, "imageStatuses": statuses})
+}
+
+#[expect(clippy::disallowed_methods, reason = "the API compares these with its own clock")]
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Waits until the controller has nothing to do: it takes next to no processor time for a second.

@@ -1,5 +1,6 @@
 //! Hollow nodes: the real agent, with a runtime that only waits. Each has a client of its own, and so its own connections.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -48,6 +49,17 @@ pub fn name_of(number: usize) -> String {
     format!("node-{number:05}")
 }
 
+/// What is written on the node of this number and name.
+pub fn labels_of(number: usize, name: &str) -> BTreeMap<String, String> {
+    let labels = [
+        ("kubernetes.io/hostname", name.to_owned()),
+        ("kubernetes.io/os", "linux".to_owned()),
+        ("kubernetes.io/arch", "amd64".to_owned()),
+        ("group", format!("group-{}", number % crate::crowd::GROUPS)),
+    ];
+    labels.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
 /// Makes the Nodes of these numbers, which Kubernetes takes for ready.
 pub async fn make_nodes(client: &Client, numbers: std::ops::Range<usize>) {
     make_named(client, numbers.map(name_of).collect()).await;
@@ -60,10 +72,7 @@ pub async fn make_named(client: &Client, names: Vec<String>) {
         let nodes = nodes.clone();
         async move {
             let node = json!({
-                "metadata": {"name": name, "labels": {
-                    "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-                    "group": format!("group-{}", number % crate::crowd::GROUPS),
-                }},
+                "metadata": {"name": name, "labels": labels_of(number, &name)},
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             });
             let node: Node = serde_json::from_value(node).unwrap();

@@ -85,7 +85,7 @@ impl Plan {
 /// All rows with hollow nodes, on servers of their own. `told` hears of each row as it is measured.
 pub async fn hollow(plan: &Plan, told: &mut impl FnMut(Row)) {
     let stage = Stage::start().await;
-    let floor = bare::run(&stage, plan.full).await;
+    let floor = bare_client(&stage, plan).await;
     let controller = stage.controller().await;
     let watching = Watching::start(stage.client());
     let mut fleet = Fleet::new(&stage, &watching);
@@ -102,6 +102,16 @@ pub async fn hollow(plan: &Plan, told: &mut impl FnMut(Row)) {
     fleet.grow(plan.large).await;
     large(&place(&stage, &fleet, &watching), plan, &controller, told).await;
     fleet.stop().await;
+}
+
+/// The bare client as often as the jobs it is compared with: the first run finds a server that has just started.
+async fn bare_client(stage: &Stage, plan: &Plan) -> Bare {
+    let mut runs = Vec::new();
+    for _ in 0..plan.repeats {
+        runs.push(bare::run(stage, plan.full).await);
+    }
+    runs.sort_by_key(|run| run.took);
+    runs.swap_remove(plan.repeats / 2)
 }
 
 fn place<'a>(stage: &'a Stage, fleet: &'a Fleet<'a>, watching: &'a Watching) -> Place<'a> {
@@ -270,6 +280,8 @@ async fn full(place: &Place<'_>, plan: &Plan, controller: &Controller, floor: &B
     let mut runs = Vec::new();
     for _ in 0..plan.repeats {
         runs.push(place.run(nodes, nodes, true).await);
+        // The bare client writes into empty objects too.
+        place.stage.clean_up().await;
     }
     let took = median(&runs, |run| run.took);
     let ratio = took.as_secs_f64() / floor.took.as_secs_f64();
@@ -299,12 +311,11 @@ async fn full(place: &Place<'_>, plan: &Plan, controller: &Controller, floor: &B
     statuses(&runs, nodes, "32 s", told);
     let (now, peak) = controller.memory();
     told(Row::new(
-        format!("controller memory, {nodes} nodes, {} jobs so far", plan.repeats),
+        format!("controller memory, {nodes} nodes, after {} jobs", plan.repeats),
         "128 MB (1 job)",
         "≤ 60 MB",
         format!("{now:.0} MB (peak {peak:.0} MB)"),
     ));
-    place.stage.clean_up().await;
 }
 
 /// The largest fleet with agents.
@@ -356,13 +367,10 @@ pub async fn crowded(plan: &Plan, told: &mut impl FnMut(Row)) {
         ),
         "–",
         "≤ 150 MB",
-        format!(
-            "{:.0} MB after its start (peak {:.0} MB), {:.0} MB after handing everything out",
-            measured.after_start, measured.peak, measured.after_work
-        ),
+        format!("{:.0} MB (peak {:.0} MB)", measured.memory, measured.peak),
     ));
     told(Row::new(
-        "one node changes there: one turn of the controller's loop, mean",
+        "one node with ten entries changes there: one turn of the controller's loop, mean",
         "–",
         "microseconds",
         time(measured.turn),
