@@ -131,11 +131,12 @@ impl World {
         }
     }
 
-    /// Another replica takes over: it lists everything, and hears nothing of what the last one had under way.
+    /// Another replica takes over: it lists everything, and hears nothing of what the last one had under way, nor of what a
+    /// watch from before that list would have shown.
     pub(super) fn change_leader(&mut self) {
         self.index = Index::new(self.index.limits.clone());
         self.events
-            .retain(|_, event| matches!(event, Event::Pulled(..) | Event::Arrives(..) | Event::Show(..)));
+            .retain(|_, event| matches!(event, Event::Pulled(..) | Event::Arrives(..)));
         // A lease expires only when the writes of its holder are over, late ones included.
         let late: Vec<u64> = self
             .events
