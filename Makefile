@@ -63,7 +63,7 @@ bench-agent: setup ## Measure the agent: memory, latencies, overhead over a bare
 	cargo run --release --quiet --locked --package larder-agent-bin --example bench-agent
 
 .PHONY: bench-controller
-bench-controller: setup ## Measure the controller on up to 10,000 nodes, and write docs/benchmarks.md (half an hour)
+bench-controller: setup ## Measure the controller on up to 10,000 nodes, and write docs/benchmarks.md (ten minutes)
 	cargo build --release --locked --package larder-controller-bin
 	cargo run --release --quiet --locked --package larder-scale --example bench-controller
 
