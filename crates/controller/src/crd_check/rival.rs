@@ -146,7 +146,7 @@ fn webhooks_are_in_the_way<'a>(name: &str, rules: impl Iterator<Item = &'a Vec<R
     (!of_ours.is_empty()).then(|| {
         format!(
             "OpenKruise serves {} in this cluster: its {name} is asked about them. \
-             Turn that off with OpenKruise's feature gates ImagePullJobGate=false and KruiseDaemon=false",
+             Take these entries out of it: OpenKruise's feature gates leave them in",
             of_ours.join(", ")
         )
     })

@@ -68,8 +68,8 @@ pub(super) fn crds(facts: &Facts) -> Area {
                     crd.name
                 ),
                 format!(
-                    "Take it out of that release: kubectl annotate crd {} meta.helm.sh/release-name- \
-                     meta.helm.sh/release-namespace-",
+                    "Have Helm keep it: kubectl annotate crd {} helm.sh/resource-policy=keep. Then turn the CRDs off in that \
+                     release (OpenKruise: --set crds.managed=false)",
                     crd.name
                 ),
             )),

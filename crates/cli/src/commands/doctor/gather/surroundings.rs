@@ -21,6 +21,9 @@ use crate::commands::doctor::facts::{Binding, Crd, FoundCrd, Policy, Probe, Riva
 /// Which Helm release an object belongs to.
 const RELEASE: &str = "meta.helm.sh/release-name";
 
+/// With the value `keep` Helm leaves an object alone that its release no longer has.
+const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+
 pub(super) async fn crds(client: &Client) -> Vec<Crd> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let look = async |ours: CustomResourceDefinition| {
@@ -37,10 +40,14 @@ pub(super) async fn crds(client: &Client) -> Vec<Crd> {
 fn found(ours: &CustomResourceDefinition, theirs: Option<&CustomResourceDefinition>) -> FoundCrd {
     match theirs {
         None => FoundCrd::Missing,
-        Some(theirs) => FoundCrd::Installed {
-            shortcoming: shortcoming(ours, Some(theirs)),
-            release: theirs.annotations().get(RELEASE).cloned(),
-        },
+        Some(theirs) => {
+            let notes = theirs.annotations();
+            let kept = notes.get(RESOURCE_POLICY).is_some_and(|policy| policy == "keep");
+            FoundCrd::Installed {
+                shortcoming: shortcoming(ours, Some(theirs)),
+                release: notes.get(RELEASE).filter(|_| !kept).cloned(),
+            }
+        }
     }
 }
 
