@@ -10,6 +10,14 @@ pub struct Share {
     pub served: u64,
 }
 
+impl Share {
+    /// The share of a job that comes when the last hand-out had this number. It stands behind all that were there before:
+    /// as one that was never served it would overtake them, and a stream of small jobs would starve a large one.
+    pub fn of_newcomer(served: u64) -> Self {
+        Self { slots: 0, served }
+    }
+}
+
 /// How many of the `free` slots a job may take before it is the turn of the next one that waits.
 pub fn allowance(free: usize, own: Share, next: Option<Share>) -> usize {
     let Some(next) = next else {
@@ -43,12 +51,20 @@ mod tests {
     }
 
     /// Serves jobs that always want more, first in line first, until nothing is free.
-    fn serve(shares: &mut [Share], mut free: usize, clock: &mut u64) {
+    fn serve(shares: &mut [Share], free: usize, clock: &mut u64) {
+        serve_those_that_want(shares, shares.len(), free, clock);
+    }
+
+    /// The same where only the first `large` jobs always want more; the others want one pull, and so nothing once they have it.
+    fn serve_those_that_want(shares: &mut [Share], large: usize, mut free: usize, clock: &mut u64) {
         while 0 < free {
-            let mut line: Vec<usize> = (0..shares.len()).collect();
+            let mut line: Vec<usize> = (0..shares.len())
+                .filter(|job| *job < large || shares[*job].slots == 0)
+                .collect();
             line.sort_by_key(|job| (shares[*job], *job));
             let next = line.get(1).map(|job| shares[*job]);
-            let taken = allowance(free, shares[line[0]], next);
+            let wants = if line[0] < large { free } else { 1 };
+            let taken = allowance(wants.min(free), shares[line[0]], next);
             assert_ne!(taken, 0, "whoever is first in line can take something: {shares:?}");
             *clock += 1;
             shares[line[0]] = share(shares[line[0]].slots + taken, *clock);
@@ -75,6 +91,36 @@ mod tests {
                     let served = before[job].served != shares[job].served || 0 < shares[job].slots;
                     rounds_without[job] = if served { 0 } else { rounds_without[job] + 1 };
                     prop_assert!(rounds_without[job] <= jobs, "job {} waits for ever: {:?}", job, shares);
+                }
+            }
+        }
+
+        #[test]
+        fn nobody_starves_while_new_jobs_arrive(
+            large in 1_usize..5, max in 1_usize..6, rounds in proptest::collection::vec((0_usize..100, 0_usize..3), 0..200),
+        ) {
+            let mut shares = vec![Share::default(); large];
+            let (mut clock, mut waits) = (0, vec![None; large]);
+            serve(&mut shares, max, &mut clock);
+            for (round, (end, arrive)) in rounds.into_iter().enumerate() {
+                shares.extend(std::iter::repeat_n(Share::of_newcomer(clock), arrive));
+                // Somebody's pull ends, and a job that wanted no other leaves.
+                let holders: Vec<usize> = (0..shares.len()).filter(|job| 0 < shares[*job].slots).collect();
+                let holder = holders[end % holders.len()];
+                shares[holder].slots -= 1;
+                if large <= holder {
+                    shares.remove(holder);
+                }
+                let there = shares.len();
+                serve_those_that_want(&mut shares, large, 1, &mut clock);
+                for job in 0..large {
+                    if 0 < shares[job].slots {
+                        waits[job] = None;
+                        continue;
+                    }
+                    // Only those that were there when it began to wait can come before it.
+                    let (since, ahead) = *waits[job].get_or_insert((round, there));
+                    prop_assert!(round - since <= ahead, "job {} waits for ever: {:?}", job, shares);
                 }
             }
         }

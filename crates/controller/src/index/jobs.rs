@@ -104,13 +104,13 @@ impl JobKey {
 }
 
 impl Running {
-    pub(super) fn new(progress: Progress, work: Option<Work>) -> Self {
+    pub(super) fn new(progress: Progress, work: Option<Work>, share: Share) -> Self {
         let by_pods = matches!(progress.campaign().selection.by, SelectBy::Pods(_));
         Self {
             progress,
             pods: BTreeMap::new(),
             sees_pods: !by_pods,
-            share: Share::default(),
+            share,
             waits_as: None,
             recheck: None,
             work: work.map(Box::new),
@@ -307,7 +307,8 @@ impl Index {
                 true
             }
             JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => {
-                let running = Running::new(Progress::new(campaign, started), None);
+                let share = Share::of_newcomer(self.served);
+                let running = Running::new(Progress::new(campaign, started), None, share);
                 record.state = JobState::Running(Box::new(running));
                 self.running += 1;
                 true

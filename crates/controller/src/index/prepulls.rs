@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use larder_planner::campaign::Campaign;
 use larder_planner::finish::End;
+use larder_planner::fleet::Share;
 use larder_planner::prepull::explain::Lacking;
 use larder_planner::prepull::nodes::choose;
 use larder_planner::prepull::{Before, Candidate, Choice, NodeTask, PrePull, Reports, Run, SecretRef, Tasks};
@@ -190,7 +191,8 @@ impl Index {
             }
             JobState::Ended(_) | JobState::Leaving(_) | JobState::Idle => {
                 let work = Work::new(plan, choice, tasks, departed);
-                let running = Running::new(Progress::new(campaign, started), Some(work));
+                let share = Share::of_newcomer(self.served);
+                let running = Running::new(Progress::new(campaign, started), Some(work), share);
                 record.state = JobState::Running(Box::new(running));
                 self.running += 1;
             }
