@@ -106,7 +106,7 @@ impl Index {
 
     /// Whoever is first in line is looked at if a slot is free. It takes something or leaves the line, and then calls the next:
     /// so this ends.
-    fn call_next(&mut self) {
+    pub(super) fn call_next(&mut self) {
         let room = self.limits.max_active_pulls.is_some_and(|max| self.slots < max.get());
         if room && let Some((_, first)) = self.starved.first() {
             self.agenda.job(*first);
@@ -169,19 +169,8 @@ mod tests {
         (index, now)
     }
 
-    #[test]
-    fn orders_of_a_job_that_waits_for_its_pods_count() {
-        let now = Timestamp::from_second(1_767_225_600).unwrap();
-        let mut index = Index::new(Limits {
-            max_active_pulls: NonZeroUsize::new(1),
-            pause: false,
-            serve_jobs: true,
-        });
-        let facts = NodeFacts {
-            name: "node".to_owned(),
-            ready: true,
-            ..NodeFacts::default()
-        };
+    /// A NodeImage with the order of job a, which the node has come this far with.
+    fn ordered(phase: &str, now: Timestamp) -> Seen {
         let image = json!({
             "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
             "metadata": {"name": "node", "uid": "node", "generation": 1},
@@ -189,8 +178,31 @@ mod tests {
                 "tag": "1", "createdAt": now.to_string(), "pullPolicy": {"ttlSecondsAfterFinished": 9},
                 "ownerReferences": [{"uid": "a", "kind": "ImagePullJob"}], "claims": [{"uid": "a", "version": 0}],
             }]}}},
-            "status": {"imageStatuses": {"a": {"tags": [{"tag": "1", "version": 0, "phase": "Pulling"}]}}},
+            "status": {"imageStatuses": {"a": {"tags": [{"tag": "1", "version": 0, "phase": phase}]}}},
         });
+        Seen::NodeImage(Box::new(serde_json::from_value(image).unwrap()))
+    }
+
+    /// One slot. A new leader finds an order of job a, which selects by pods that are not known yet; job b wants another node.
+    fn stage_with_unknown_pods() -> (Index, Timestamp) {
+        let now = Timestamp::from_second(1_767_225_600).unwrap();
+        let mut index = Index::new(Limits {
+            max_active_pulls: NonZeroUsize::new(1),
+            pause: false,
+            serve_jobs: true,
+        });
+        let facts = ["node", "other"].map(|name| {
+            Seen::Node(NodeFacts {
+                name: name.to_owned(),
+                ready: true,
+                ..NodeFacts::default()
+            })
+        });
+        let other = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
+            "metadata": {"name": "other", "uid": "other", "generation": 1}, "spec": {}, "status": {"desired": 0},
+        });
+        let other = Seen::NodeImage(Box::new(serde_json::from_value(other).unwrap()));
         let job = |name: &str, more: serde_json::Value| {
             let mut job = json!({
                 "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
@@ -201,14 +213,11 @@ mod tests {
         };
         let jobs = vec![
             job("a", json!({"podSelector": {"matchLabels": {"app": "web"}}})),
-            job("b", json!({})),
+            job("b", json!({"selector": {"names": ["other"]}})),
         ];
         let seen = [
-            (Kind::Node, vec![Seen::Node(facts)]),
-            (
-                Kind::NodeImage,
-                vec![Seen::NodeImage(Box::new(serde_json::from_value(image).unwrap()))],
-            ),
+            (Kind::Node, facts.into()),
+            (Kind::NodeImage, vec![ordered("Pulling", now), other]),
             (Kind::Job, jobs),
             (Kind::PrePull, vec![]),
             (Kind::List, vec![]),
@@ -218,6 +227,12 @@ mod tests {
             all.for_each(|seen| index.observe(&kind, seen, now));
         }
         index.decide(now);
+        (index, now)
+    }
+
+    #[test]
+    fn orders_of_a_job_that_waits_for_its_pods_count() {
+        let (mut index, now) = stage_with_unknown_pods();
         assert_eq!(slots(&index), [1, 0]);
         // None of its pods runs any more: it leaves the node, and holds its slot until the order is gone.
         let pods = Kind::Pods("team".to_owned());
@@ -226,6 +241,14 @@ mod tests {
         }
         index.decide(now);
         assert_eq!(slots(&index).iter().sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn an_order_that_ends_while_its_job_waits_for_pods_makes_room() {
+        let (mut index, now) = stage_with_unknown_pods();
+        index.observe(&Kind::NodeImage, ordered("Succeeded", now), now);
+        index.decide(now);
+        assert_eq!(slots(&index), [0, 1]);
     }
 
     /// Slots of each job.
@@ -270,6 +293,25 @@ mod tests {
             give_back(&mut index, JobId::try_from(holder).unwrap(), now);
         }
         assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_stream_of_new_jobs_does_not_overtake_those_that_wait() {
+        let (mut index, now) = stage(1);
+        let mut turns = Vec::new();
+        for number in 0..8 {
+            let job = json!({
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+                "metadata": {"name": format!("new-{number}"), "namespace": "team", "uid": format!("new-{number}")},
+                "spec": {"image": format!("new-{number}")},
+            });
+            index.see_job(serde_json::from_value(job).unwrap(), now);
+            index.decide(now);
+            let holder = slots(&index).iter().position(|slots| *slots == 1).unwrap();
+            turns.push(holder);
+            give_back(&mut index, JobId::try_from(holder).unwrap(), now);
+        }
+        assert_eq!(turns, [0, 1, 2, 0, 3, 1, 4, 2]);
     }
 
     #[test]

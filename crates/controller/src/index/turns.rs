@@ -40,6 +40,8 @@ impl Index {
         };
         if !running.sees_pods {
             self.leave_line(id);
+            // Its orders may have ended all the same.
+            self.call_next();
             return;
         }
         running.progress.hold(hold);
