@@ -165,7 +165,9 @@ pub(crate) fn status(
         if 0 < theirs.failed {
             status.failed_image_statuses.push(failed_image(&child.spec.image, name));
         }
-        let reason = failed.map(|condition| condition.reason.clone());
+        // One that OpenKruise ended has no conditions, and says by its counts alone that nodes failed.
+        let nodes_failed = || (over && 0 < theirs.failed).then(|| reasons::NODES_FAILED.to_owned());
+        let reason = failed.map(|condition| condition.reason.clone()).or_else(nodes_failed);
         if theirs.completion_time.is_some() {
             status.finished_images.push(FinishedImage {
                 name: child.spec.image.clone(),

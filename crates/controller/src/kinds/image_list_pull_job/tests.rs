@@ -111,6 +111,23 @@ fn counts_images_and_names_the_failed_ones_as_upstream() {
 }
 
 #[test]
+fn a_child_without_conditions_whose_nodes_failed_is_no_success() {
+    let mut list = two_images();
+    let good = with_status("a", &json!({"desired": 2, "succeeded": 2, "completionTime": DONE}));
+    let counts = json!({"desired": 2, "succeeded": 1, "failed": 1, "completionTime": DONE});
+    let by_openkruise = with_status("b", &counts);
+    let status = status_of(&list, &[&good, &by_openkruise]);
+    let reasons = status.finished_images.iter().map(|image| image.reason.as_deref());
+    assert_eq!(reasons.collect::<Vec<_>>(), [None, Some("NodesFailed")]);
+    let ended = &status.progress.conditions[0];
+    assert_eq!((ended.type_.as_str(), ended.reason.as_str()), ("Failed", "NodesFailed"));
+    list.status = Some(status.clone());
+    let remembered = status_of(&list, &[]);
+    assert_eq!(remembered.succeeded, status.succeeded);
+    assert_eq!(remembered.progress.conditions, status.progress.conditions);
+}
+
+#[test]
 fn is_not_over_before_every_child_is() {
     let good = with_status("a", &json!({"desired": 2, "succeeded": 2, "completionTime": DONE}));
     let running = with_status("b", &json!({"desired": 0, "active": 0}));
