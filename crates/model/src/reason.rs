@@ -269,4 +269,21 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn the_reference_names_each_reason_beside_what_it_means_for_further_tries() {
+        let page = include_str!("../../../docs/reference.md");
+        let row = |reason: Reason| match reason.retry() {
+            Retry::Permanent => "| never; the node failed |",
+            Retry::Backoff => "| after a growing pause",
+            Retry::Later => "| as soon as its cause is gone",
+        };
+        for reason in Reason::ALL {
+            let line = page.lines().find(|line| line.starts_with(row(reason))).unwrap();
+            assert!(
+                line.contains(&format!("`{}`", reason.as_str())),
+                "{reason} is not in: {line}"
+            );
+        }
+    }
 }
