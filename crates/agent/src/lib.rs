@@ -21,6 +21,7 @@ mod conduct;
 mod credentials;
 mod desired;
 mod dry_run;
+mod foreign;
 mod inventory;
 mod ledger;
 mod metrics;

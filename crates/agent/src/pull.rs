@@ -2,7 +2,7 @@
 //! is really there.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use larder_api::NodeImageSpec;
 use larder_api::contract::OrderId;
 use larder_model::{ByteSize, ImageRef, NodeName, Reason};
 use larder_planner::node::{Ended, Entry, Image, Measured, PATIENCE_MAX, Promise, judge, room_for};
-use larder_registry::{Credential, Platform, RegistryClient, RegistryError};
+use larder_registry::{Credential, RegistryClient, RegistryError};
 use larder_runtime::{ImageRuntime, PullRequest, RuntimeError, Sandbox};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
 use crate::checks;
 use crate::credentials::{Credentials, Logins};
+use crate::foreign;
 use crate::pin;
 use crate::slot::RuntimeSlot;
 
@@ -44,6 +45,7 @@ pub(crate) struct Puller {
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) registry: RegistryClient,
     pub(crate) gc_threshold: u8,
+    pub(crate) binfmt_dir: PathBuf,
     /// Bytes promised to running pulls, by their number.
     pub(crate) promises: Arc<Mutex<BTreeMap<u64, ByteSize>>>,
     /// Where bytes are told. A report that does not fit is lost; the next one says more.
@@ -160,6 +162,7 @@ impl Puller {
             match self.watched(attempt.run, &*runtime, request).await {
                 Ok(pulled) => {
                     let there = pulled_and_there(&*runtime, image, pulled).await?;
+                    foreign::refuse_useless(&*runtime, image, &self.binfmt_dir).await?;
                     pin::name_at_once(&*runtime, entry).await;
                     return Ok(there);
                 }
@@ -277,35 +280,17 @@ async fn pulled_and_there(
         })
     });
     match shown {
-        Some(there) => {
-            if let Some(built_for) = foreign_platform(runtime, image).await? {
-                let machine = Platform::of_this_machine();
-                let words = format!("the image is built for {built_for}, and this node is {machine}");
-                return Err(Failure::new(Reason::NoPlatform, words));
-            }
-            Ok(Image {
-                id: there.id,
-                digest: pulled.digest.map(|digest| digest.to_string()),
-                bytes: pulled.download.map(|size| size.0),
-                fetched: pulled.fetched.map(|size| size.0),
-            })
-        }
+        Some(there) => Ok(Image {
+            id: there.id,
+            digest: pulled.digest.map(|digest| digest.to_string()),
+            bytes: pulled.download.map(|size| size.0),
+            fetched: pulled.fetched.map(|size| size.0),
+        }),
         None => Err(Failure::new(
             Reason::Internal,
             "the runtime says that it pulled the image, but does not have it; somebody may have removed it at once",
         )),
     }
-}
-
-/// What an image is built for, if that is not this machine. Runtimes choose from a list of builds, but take a lone one as it
-/// is, and no container starts from it. Variants are left to the runtime: many run what they are not called.
-pub(crate) async fn foreign_platform(
-    runtime: &dyn ImageRuntime,
-    image: &ImageRef,
-) -> Result<Option<Platform>, RuntimeError> {
-    let machine = Platform::of_this_machine();
-    let built_for = runtime.platform(image).await?;
-    Ok(built_for.filter(|built_for| built_for.os != machine.os || built_for.architecture != machine.architecture))
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub struct Settings {
     pub pin_share: u8,
     /// Where containerd's `hosts.toml` files lie, to ask registries as the runtime would.
     pub hosts_dir: Option<PathBuf>,
+    /// Where the kernel lists its emulators. A folder that is empty or cannot be read stands for none.
+    pub binfmt_dir: PathBuf,
     /// How often the NodeImage is read anew although the watch is silent. A real API server sends bookmarks once a
     /// minute, so this strikes only where something is broken; KubeEdge's MetaServer sends none.
     pub silence: Duration,
@@ -36,6 +38,7 @@ impl Settings {
             gc_threshold: 85,
             pin_share: 50,
             hosts_dir: None,
+            binfmt_dir: PathBuf::from("/proc/sys/fs/binfmt_misc"),
             silence: Duration::from_mins(3),
         }
     }

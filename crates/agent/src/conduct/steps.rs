@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 use super::{Conductor, Done, Job};
 use crate::metrics::PullLabels;
 use crate::pin;
-use crate::pull::{Try, foreign_platform};
+use crate::pull::Try;
 use crate::wants::Orders;
 
 impl Conductor {
@@ -36,12 +36,6 @@ impl Conductor {
             };
             match runtime.status(image).await {
                 Ok(Some(there)) => {
-                    // The pull will say what is wrong with it.
-                    match foreign_platform(&*runtime, image).await {
-                        Ok(None) => {}
-                        Ok(Some(_)) => return Found::Absent,
-                        Err(error) => return unknown(error),
-                    }
                     pin::name_at_once(&*runtime, &entry).await;
                     Found::Present(Image {
                         digest: there.digest_in(image).map(|digest| digest.to_string()),

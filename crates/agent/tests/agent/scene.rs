@@ -86,6 +86,8 @@ impl Node {
             state_dir: Some(self.state.path().to_owned()),
             max_pulls: change.max_pulls.unwrap_or(usual.max_pulls),
             silence: change.silence.unwrap_or(usual.silence),
+            // Nothing is emulated, whatever the machine of the tests can do.
+            binfmt_dir: self.state.path().join("binfmt_misc"),
             ..usual
         };
         let mut config = self.access.config(self.access.admin_token()).unwrap();
