@@ -128,12 +128,13 @@ struct Run {
     pace: Option<Pace>,
 }
 
-/// How far a run is, and since when it is there.
+/// How far a run is, since when it is there, and when that was last seen.
 #[derive(Clone, Copy)]
 struct Pace {
     done: u64,
     total: u64,
     since: Duration,
+    seen: Duration,
 }
 
 /// One node's entries, and what is going on with them.

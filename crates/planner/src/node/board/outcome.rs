@@ -29,12 +29,17 @@ pub const PATIENCE_MAX: Duration = Duration::from_hours(1);
 /// time that is short itself.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 
+/// A look older than this says nothing about the end of a pull. Looks follow each other every second, unless the runtime does
+/// not answer.
+const LOOK_HOLDS: Duration = Duration::from_secs(5);
+
 impl Run {
-    /// How long nothing has come of a pull that began to come. While everything is there and is being unpacked, it
-    /// does not stand still.
+    /// How long nothing has come of a pull that began to come, as far as somebody looked. While everything is there and
+    /// is being unpacked, it does not stand still.
     fn stands_still(&self, now: Duration) -> Option<Duration> {
         let pace = self.pace.filter(|pace| pace.done < pace.total)?;
-        now.checked_sub(pace.since)
+        let unseen = now.saturating_sub(pace.seen);
+        (unseen <= LOOK_HOLDS).then(|| pace.seen.saturating_sub(pace.since))
     }
 }
 
@@ -65,7 +70,12 @@ impl Board {
         let running = self.runs.get_mut(&run);
         let key = running.map(|run| {
             let since = run.pace.filter(|pace| pace.done == done).map_or(now, |pace| pace.since);
-            run.pace = Some(Pace { done, total, since });
+            run.pace = Some(Pace {
+                done,
+                total,
+                since,
+                seen: now,
+            });
             run.key.clone()
         });
         let track = key

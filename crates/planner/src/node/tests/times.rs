@@ -74,6 +74,7 @@ fn what_waits_in_line_ends_with_the_deadline_too() {
 #[case::it_came_to_the_end(&[(10, 1), (20, 4), (30, 9)], Reason::Timeout)]
 #[case::it_stood_still(&[(10, 1), (20, 2), (20, 3), (20, 9)], Reason::Stalled)]
 #[case::only_the_manifest_came(&[(0, 1), (0, 9)], Reason::Stalled)]
+#[case::nobody_looked_after_the_last_bytes(&[(10, 1), (20, 2)], Reason::Timeout)]
 #[case::all_is_there_and_unpacks(&[(10, 1), (100, 2), (100, 9)], Reason::Timeout)]
 fn a_pull_that_stands_still_did_not_just_take_too_long(#[case] came: &[(u64, u64)], #[case] want: Reason) {
     let mut board = board(3, &[tag("1")]);
@@ -91,11 +92,31 @@ fn a_pull_that_stands_still_did_not_just_take_too_long(#[case] came: &[(u64, u64
     );
 }
 
+/// The last look at a try of a hundred seconds of which nothing came since the tenth.
+#[rstest]
+#[case::to_the_end(99, Reason::Stalled)]
+#[case::just_recent_enough(95, Reason::Stalled)]
+#[case::too_long_ago(60, Reason::Timeout)]
+fn silence_counts_only_if_somebody_still_looked(#[case] last_look: u64, #[case] want: Reason) {
+    let mut slow = tag("1");
+    slow.pull_policy.timeout_seconds = 100;
+    let mut board = board(3, &[slow]);
+    board.decide(at(0), &wall());
+    board.progress(1, 20, 100, at(10));
+    board.progress(1, 20, 100, at(last_look));
+    board.ended(1, Ended::TimedOut, at(100), &wall());
+    let status = shown(&board, "1");
+    assert_eq!(status.reason(), Some(want));
+    let silence = format!("in the last {} s nothing arrived", last_look - 10);
+    assert_eq!(status.message.unwrap().contains(&silence), want == Reason::Stalled);
+}
+
 #[test]
 fn a_new_try_does_not_inherit_the_standstill_of_the_last() {
     let mut board = board(3, &[tag("1")]);
     board.decide(at(0), &wall());
     board.progress(1, 20, 100, at(1));
+    board.progress(1, 20, 100, at(9));
     board.ended(1, Ended::TimedOut, at(10), &wall());
     board.decide(at(11), &wall());
     board.ended(2, Ended::TimedOut, at(21), &wall());
