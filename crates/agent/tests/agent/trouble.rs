@@ -186,16 +186,17 @@ async fn a_pull_that_stands_still_says_so_and_not_that_it_took_too_long() {
     let registry = Registry::start(Auth::Open).await.unwrap();
     let line = Throttle::start(registry.address()).await.unwrap();
     registry
-        .push(&Recipe::random(1, 1, 4 * MIB).build(), "app", "1")
+        .push(&Recipe::random(1, 1, 8 * MIB).build(), "app", "1")
         .await
         .unwrap();
-    line.set(Link::bytes_per_second(500_000));
+    // All of it would take twice the timeout, and half of the timeout is left to see the first bytes.
+    line.set(Link::bytes_per_second(100_000));
     let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
     let node = Node::new().await;
     let _agent = node.containerd(&containerd, Change::default());
     let wanted = node
         .pull(&format!("{}/app:1", line.host()), |entry| {
-            entry.pull_policy.timeout_seconds = 15;
+            entry.pull_policy.timeout_seconds = 40;
             entry.pull_policy.backoff_limit = 0;
         })
         .await;
