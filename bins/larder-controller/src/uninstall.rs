@@ -8,8 +8,9 @@
 //!
 //! A node that does not answer keeps its pins; it is named in the log, and the uninstall goes on.
 //!
-//! While OpenKruise serves these kinds, orders and finalizers are OpenKruise's: only the controller is stopped. So it is after
-//! an install that was refused for that reason and is taken back.
+//! While OpenKruise serves its kinds, orders and finalizers of these are OpenKruise's: they stay as they are, and only the
+//! ImagePrePullJobs, which OpenKruise does not know, are released. So it is after an install that was refused for that reason
+//! and is taken back.
 
 mod jobs;
 mod nodes;
@@ -20,6 +21,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use larder_api::names::KRUISE_GROUP;
 use larder_controller::crd_check::rivals;
 use larder_controller::lease::{Candidacy, Elector, Timing};
 use larder_controller::run::LEASE;
@@ -44,8 +46,7 @@ pub(crate) async fn run(
     let in_the_way = ask("look whether OpenKruise serves these kinds", rivals(&client)).await?;
     if !in_the_way.is_empty() {
         let sentence = in_the_way.join("; ");
-        warn!(sentence, "jobs and NodeImages are left to it as they are");
-        return delete_lease(client, namespace).await;
+        warn!(sentence, "its jobs and NodeImages are left to it as they are");
     }
     let elector = Elector::new(
         client.clone(),
@@ -63,7 +64,7 @@ pub(crate) async fn run(
     let leads = async { leadership.wait_for(|now| now.term().is_some()).await.is_ok() };
     let leads = tokio::time::timeout(STOPPED, leads).await.unwrap_or(false);
     let outcome = if leads {
-        clean_up(&client, timeout).await
+        clean_up(&client, timeout, !in_the_way.is_empty()).await
     } else {
         Err(ErrandError::NotReached(format!(
             "a controller still holds the lease {namespace}/{LEASE}, and would hand out anew what is withdrawn here: stop it"
@@ -105,7 +106,10 @@ async fn stop_controller(client: &Client, namespace: &str) -> Result<(), ErrandE
     }
 }
 
-async fn clean_up(client: &Client, timeout: Duration) -> Result<(), ErrandError> {
+async fn clean_up(client: &Client, timeout: Duration, openkruise_serves: bool) -> Result<(), ErrandError> {
+    if openkruise_serves {
+        return jobs::release(client, |group| group != KRUISE_GROUP).await;
+    }
     nodes::clear(client, timeout).await?;
-    jobs::release(client).await
+    jobs::release(client, |_| true).await
 }

@@ -16,14 +16,15 @@ const REASON: &str = "Uninstalled";
 
 const MESSAGE: &str = "Larder was uninstalled; the job goes on when it is installed again";
 
-pub(super) async fn release(client: &Client) -> Result<(), ErrandError> {
+/// Frees the jobs of the API groups that are ours to clean up.
+pub(super) async fn release(client: &Client, is_ours: fn(&str) -> bool) -> Result<(), ErrandError> {
     let now = now();
     for crd in larder_api::crds() {
         let names = &crd.spec.names;
         let Some(version) = crd.spec.versions.iter().find(|version| version.storage) else {
             continue;
         };
-        if names.kind == "NodeImage" {
+        if names.kind == "NodeImage" || !is_ours(&crd.spec.group) {
             continue;
         }
         let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &names.kind);

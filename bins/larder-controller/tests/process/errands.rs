@@ -10,8 +10,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use larder_access::Settings;
-use larder_api::names::KRUISE_FINALIZER;
-use larder_api::{ImagePullJob, NodeImage};
+use larder_api::names::{KRUISE_FINALIZER, KUBEEDGE_FINALIZER};
+use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_controller::crd_check::shortcoming;
 use larder_testkit::{ControlPlane, Kubectl, Options, Scratch, kubectl};
 use serde_json::{Value, json};
@@ -191,6 +191,25 @@ async fn while_openkruise_serves_an_install_is_refused_and_an_uninstall_leaves_i
         .create(&PostParams::default(), &serde_json::from_value(node).unwrap())
         .await
         .unwrap();
+    let pull = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+        "metadata": { "name": "theirs", "finalizers": [KRUISE_FINALIZER] }, "spec": { "image": "nginx:1" },
+    });
+    let pulls = Api::<ImagePullJob>::namespaced(stage.client(), "default");
+    pulls
+        .create(&PostParams::default(), &serde_json::from_value(pull).unwrap())
+        .await
+        .unwrap();
+    let pre_pull = json!({
+        "apiVersion": "operations.kubeedge.io/v1alpha2", "kind": "ImagePrePullJob",
+        "metadata": { "name": "ours", "finalizers": [KUBEEDGE_FINALIZER] },
+        "spec": { "imagePrePullTemplate": { "images": ["nginx:1"], "nodeNames": ["n1"] } },
+    });
+    let pre_pulls = Api::<ImagePrePullJob>::all(stage.client());
+    pre_pulls
+        .create(&PostParams::default(), &serde_json::from_value(pre_pull).unwrap())
+        .await
+        .unwrap();
     let uninstalled = stage.run("larder-uninstaller", &["uninstall"]).await;
     assert!(
         uninstalled.status.success(),
@@ -198,6 +217,9 @@ async fn while_openkruise_serves_an_install_is_refused_and_an_uninstall_leaves_i
         String::from_utf8_lossy(&uninstalled.stderr)
     );
     nodes.get("n1").await.unwrap();
+    assert_eq!(pulls.get("theirs").await.unwrap().finalizers(), [KRUISE_FINALIZER]);
+    // OpenKruise does not know this kind: nobody else would ever take its finalizer off.
+    assert!(pre_pulls.get("ours").await.unwrap().finalizers().is_empty());
 }
 
 #[tokio::test]
