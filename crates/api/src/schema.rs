@@ -22,12 +22,10 @@ pub(crate) const NAME_MAX: u32 = 253;
 /// is twice the largest fleet that Larder is made for.
 pub(crate) const NODE_NAMES_MAX: u32 = 20_000;
 
-/// Longest text of a node's agent that is no message. Agents cut what they write to [`crate::contract::MESSAGE_BYTES_MAX`].
+/// Longest text of a node's agent that is no message. Messages have no bound here: Larder's agents cut their own to
+/// [`crate::contract::MESSAGE_BYTES_MAX`], but OpenKruise's pass on whatever the runtime says, and an API server that holds
+/// unchanged fields against the schema (before Kubernetes 1.30) would refuse every later write of such an object.
 pub(crate) const TEXT_MAX: u32 = 1024;
-
-/// Longest message of a node's agent. Larder's own write a quarter of it; OpenKruise's pass on what the runtime says, and what
-/// they left behind must not keep an object from being written.
-pub(crate) const MESSAGE_MAX: u32 = 4096;
 
 /// Longest label key: a DNS name of 253, a slash and 63 characters.
 const LABEL_KEY_MAX: u32 = 317;

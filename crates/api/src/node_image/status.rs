@@ -103,7 +103,6 @@ pub struct ImageTagStatus {
 
     /// What happened, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = schema::MESSAGE_MAX))]
     pub message: Option<String>,
 
     /// Digest of the manifest that is there.
@@ -221,6 +220,5 @@ pub struct SyncStatus {
 
     /// More on that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = schema::MESSAGE_MAX))]
     pub message: Option<String>,
 }

@@ -45,6 +45,16 @@ fn nothing_in_a_status_is_required_but_the_type_of_a_condition() {
     });
 }
 
+/// What OpenKruise's agents left there may be of any length, and must not keep the object from being written.
+#[test]
+fn no_message_in_a_status_is_bounded() {
+    for_every_node(|kind, node| {
+        if node.path.starts_with("status") && node.path.ends_with(".message") {
+            assert_eq!(node.schema.get("maxLength"), None, "{kind} {}", node.path);
+        }
+    });
+}
+
 #[test]
 fn no_field_may_be_null() {
     for_every_node(|kind, node| {
