@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
@@ -134,6 +135,13 @@ impl<'a> Fleet<'a> {
     /// The nodes.
     pub fn nodes(&self) -> &[HollowNode] {
         &self.nodes
+    }
+
+    /// From now on pulls take this long on every node that is there.
+    pub fn pulls_take(&self, time: Duration) {
+        for node in &self.nodes {
+            node.runtime.script_all(Script::takes(time));
+        }
     }
 
     /// Puts an image onto every node.

@@ -19,6 +19,9 @@ use crate::virtual_time;
 use crate::watching::Watching;
 use crate::{LIMIT, PULL};
 
+/// How long a pull takes that is slow.
+const SLOW_PULL: Duration = Duration::from_secs(5);
+
 /// How large everything is.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -154,6 +157,7 @@ async fn small(place: &Place<'_>, plan: &Plan, told: &mut impl FnMut(Row)) {
         &pulled[0],
         nodes,
     ));
+    told(slow_pulls(place, plan).await);
     let all = |of: fn(&Measured) -> &Vec<Duration>| pulled.iter().flat_map(of).copied().collect::<Vec<_>>();
     let (shown, turnaround) = (all(|run| &run.end_to_result), all(|run| &run.slot_to_call));
     told(
@@ -187,6 +191,20 @@ async fn repeat(place: &Place<'_>, plan: &Plan, pulls: bool) -> Vec<Measured> {
         place.stage.clean_up().await;
     }
     runs
+}
+
+/// Pulls that somebody watches: each is shown when it runs, and its bytes every two seconds.
+async fn slow_pulls(place: &Place<'_>, plan: &Plan) -> Row {
+    place.fleet.pulls_take(SLOW_PULL);
+    let run = place.run(plan.small, plan.small, true).await;
+    place.fleet.pulls_take(PULL);
+    place.stage.clean_up().await;
+    Row::new(
+        format!("the same with pulls of {}", time(SLOW_PULL)),
+        "–",
+        "3, and progress",
+        format!("{:.2}", per(run.effort.all_writes(), plan.small)),
+    )
 }
 
 /// Nodes that are ready and whose agent is not: one that never was, and one that was and is gone.
