@@ -2,7 +2,7 @@
 //! kept, and whoever is first in it is woken when a slot is free.
 
 use jiff::Timestamp;
-use larder_planner::Campaign;
+use larder_planner::NodeKey;
 use larder_planner::fleet::{self, Share};
 use larder_planner::order::claim_view;
 
@@ -27,11 +27,12 @@ impl Index {
         let Some(running) = self.running(id) else {
             return;
         };
-        // A job that does not know its pods yet does not know its nodes either.
-        let slots = if running.sees_pods {
-            running.progress.counts().slots
+        let (known, sees_pods) = (running.progress.counts().slots, running.sees_pods);
+        // A job that does not know its pods yet does not know its nodes either; what it handed out before may be on its way.
+        let slots = if sees_pods {
+            known
         } else {
-            self.open_orders(running.progress.campaign())
+            known.max(self.open_orders(id))
         };
         let Some(running) = self.running_mut(id) else {
             return;
@@ -41,13 +42,22 @@ impl Index {
     }
 
     /// Nodes that have a job's order and no result.
-    fn open_orders(&self, campaign: &Campaign) -> usize {
-        let named = self
-            .nodes
-            .values()
-            .filter(|record| record.image.may_name(campaign.uid()));
-        let claims = named.filter_map(|record| claim_view(record.living_image()?, &campaign.image, campaign.uid()));
-        claims.filter(|claim| !claim.is_final()).count()
+    fn open_orders(&mut self, id: JobId) -> usize {
+        let Some(running) = self.running(id) else {
+            return 0;
+        };
+        let campaign = running.progress.campaign();
+        let (uid, image) = (campaign.uid().to_owned(), campaign.image.clone());
+        let named = self.nodes.iter().filter(|(_, record)| record.image.may_name(&uid));
+        let named: Vec<NodeKey> = named.map(|(node, _)| node.clone()).collect();
+        let mut open = 0;
+        for node in named {
+            let object = self.nodes.get(&node).and_then(|record| record.living_image());
+            let claim = object.and_then(|object| claim_view(object, &image, &uid));
+            open += usize::from(claim.is_some_and(|claim| !claim.is_final()));
+            self.fold(&node);
+        }
+        open
     }
 
     /// How many slots a job may take now.
@@ -234,6 +244,7 @@ mod tests {
     fn orders_of_a_job_that_waits_for_its_pods_count() {
         let (mut index, now) = stage_with_unknown_pods();
         assert_eq!(slots(&index), [1, 0]);
+        assert!(index.nodes["node"].image.is_folded(), "whoever looks folds up again");
         // None of its pods runs any more: it leaves the node, and holds its slot until the order is gone.
         let pods = Kind::Pods("team".to_owned());
         for seen in [Seen::Begin, Seen::Complete] {
@@ -241,6 +252,16 @@ mod tests {
         }
         index.decide(now);
         assert_eq!(slots(&index).iter().sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn an_order_that_is_on_its_way_counts_when_pods_are_unknown_again() {
+        let (mut index, _) = stage(3);
+        assert_eq!(slots(&index), [3, 0, 0]);
+        // It was handed out, and no NodeImage shows it yet.
+        index.running_mut(0).unwrap().sees_pods = false;
+        index.count_slots(0);
+        assert_eq!(slots(&index), [3, 0, 0]);
     }
 
     #[test]

@@ -199,6 +199,7 @@ impl Index {
         }
         for node in &shown {
             self.show_chosen(id, node, now);
+            self.fold(node);
         }
         self.wake_nodes_of(id);
         self.look_for_logins(id);
@@ -252,4 +253,60 @@ pub(super) fn candidate(record: &NodeRecord) -> Option<Candidate<'_>> {
         labels: facts.labels.as_ref().or_else(of_image).unwrap_or(&NO_LABELS),
         ready: facts.ready,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::facts::NodeFacts;
+    use crate::index::{Index, Kind, Limits, Seen};
+
+    #[test]
+    fn a_job_that_begins_leaves_no_node_image_unfolded() {
+        let now = jiff::Timestamp::from_second(1_767_225_600).unwrap();
+        let mut index = Index::new(Limits {
+            max_active_pulls: None,
+            pause: true,
+            serve_jobs: true,
+        });
+        let facts = NodeFacts {
+            name: "node".to_owned(),
+            ready: true,
+            ..NodeFacts::default()
+        };
+        let image = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
+            "metadata": {
+                "name": "node", "uid": "node", "generation": 1, "labels": {"node-role.kubernetes.io/edge": ""},
+            },
+            "spec": {}, "status": {"desired": 0},
+        });
+        let job = json!({
+            "apiVersion": "operations.kubeedge.io/v1alpha2", "kind": "ImagePrePullJob",
+            "metadata": {"name": "job", "uid": "job"},
+            "spec": {"imagePrePullTemplate": {"images": ["nginx:1"], "nodeNames": ["node"]}},
+        });
+        let seen = [
+            (Kind::Node, vec![Seen::Node(facts)]),
+            (
+                Kind::NodeImage,
+                vec![Seen::NodeImage(Box::new(serde_json::from_value(image).unwrap()))],
+            ),
+            (Kind::Job, vec![]),
+            (
+                Kind::PrePull,
+                vec![Seen::PrePull(Box::new(serde_json::from_value(job).unwrap()))],
+            ),
+            (Kind::List, vec![]),
+        ];
+        for (kind, seen) in seen {
+            let all = [Seen::Begin].into_iter().chain(seen).chain([Seen::Complete]);
+            all.for_each(|seen| index.observe(&kind, seen, now));
+        }
+        assert!(!index.nodes["node"].image.is_folded());
+        index.decide(now);
+        assert_eq!(index.sizes().running_jobs, 1);
+        assert!(index.nodes["node"].image.is_folded());
+    }
 }

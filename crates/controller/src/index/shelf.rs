@@ -90,6 +90,11 @@ impl Shelf {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_folded(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.unfolded.get().is_none())
+    }
+
     /// Folds the object up.
     pub(super) fn fold(&mut self) {
         if let Some(held) = &mut self.held
