@@ -366,6 +366,7 @@ impl Index {
         if let Some(record) = self.jobs.remove(&id) {
             self.job_keys.remove(&record.key);
             self.job_uids.remove(&record.uid);
+            self.notes.forget(&record.uid);
             self.depart(record.uid, now);
         }
     }

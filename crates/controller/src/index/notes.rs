@@ -12,7 +12,7 @@ use larder_planner::NodeKey;
 use larder_planner::order::claim_view;
 
 use super::objects::{JobObject, JobStatus};
-use super::{Index, JobId};
+use super::{Index, JobId, Kind};
 
 /// Events of one reason on one object.
 const PER_REASON: u32 = 5;
@@ -42,6 +42,8 @@ pub(crate) struct Note {
 pub(super) struct Notes {
     queue: VecDeque<Note>,
     counts: BTreeMap<(String, &'static str), u32>,
+    /// Objects that cannot be read, by kind and `namespace/name`.
+    unreadable: BTreeMap<(Kind, String), u32>,
     pub(super) dropped: u64,
 }
 
@@ -59,6 +61,18 @@ impl Notes {
         let count = self.counts.entry((uid.to_owned(), reason)).or_default();
         *count += 1;
         *count <= PER_REASON
+    }
+
+    /// The same for an object that cannot be read.
+    fn may_call_unreadable(&mut self, kind: &Kind, key: String) -> bool {
+        let count = self.unreadable.entry((kind.clone(), key)).or_default();
+        *count += 1;
+        *count <= PER_REASON
+    }
+
+    /// Of the objects of a kind that cannot be read, only these are still there.
+    pub(super) fn keep_unreadable(&mut self, kind: &Kind, is_there: impl Fn(&str) -> bool) {
+        self.unreadable.retain(|(known, key), _| known != kind || is_there(key));
     }
 
     pub(super) fn forget(&mut self, uid: &str) {
@@ -184,9 +198,8 @@ impl Index {
     }
 
     /// Notes that an object cannot be read: whoever wrote it sees it there, and not in a log.
-    pub(super) fn note_unreadable(&mut self, object: ObjectReference, why: &str) {
-        let uid = object.uid.clone().unwrap_or_default();
-        if self.notes.may(&uid, UNREADABLE) {
+    pub(super) fn note_unreadable(&mut self, kind: &Kind, key: String, object: ObjectReference, why: &str) {
+        if self.notes.may_call_unreadable(kind, key) {
             self.notes.push(Note {
                 subject: Subject(object),
                 warning: true,
@@ -332,5 +345,25 @@ mod tests {
             notes[0].text
         );
         assert_eq!(index.jobs.len(), 1, "a job that cannot be read is not gone");
+
+        let unreadable = || Seen::Unreadable(Box::new(object.clone()), "invalid type".to_owned());
+        let gone = Seen::Gone {
+            namespace: "team".to_owned(),
+            name: "job".to_owned(),
+        };
+        index.notes.may("u", FAILED);
+        for seen in [gone, unreadable()] {
+            index.observe(&Kind::Job, seen, now);
+        }
+        assert_eq!(
+            std::iter::from_fn(|| index.next_note()).count(),
+            1,
+            "another of its name is told anew"
+        );
+        assert!(index.notes.counts.is_empty(), "so are its other Events");
+        for seen in [Seen::Begin, Seen::Complete] {
+            index.observe(&Kind::Job, seen, now);
+        }
+        assert!(index.notes.unreadable.is_empty(), "what no list shows is forgotten");
     }
 }

@@ -71,8 +71,15 @@ impl Index {
                     self.see_pod(namespace, &pod, now);
                 }
             }
-            Seen::Unreadable(object, why) => self.note_unreadable(*object, &why),
-            Seen::Gone { namespace, name } => self.gone(kind, namespace, name, now),
+            Seen::Unreadable(object, why) => {
+                let key = joined(object.namespace.as_deref(), object.name.as_deref());
+                self.note_unreadable(kind, key, *object, &why);
+            }
+            Seen::Gone { namespace, name } => {
+                let key = joined(Some(&namespace), Some(&name));
+                self.notes.keep_unreadable(kind, |known| known != key);
+                self.gone(kind, namespace, name, now);
+            }
         }
     }
 
@@ -91,8 +98,9 @@ impl Index {
         let missing: Vec<(String, String)> = self
             .known(kind)
             .into_iter()
-            .filter(|key| !shown.contains(&joined(key)))
+            .filter(|(namespace, name)| !shown.contains(&joined(Some(namespace), Some(name))))
             .collect();
+        self.notes.keep_unreadable(kind, |key| shown.contains(key));
         for (namespace, name) in missing {
             self.gone(kind, namespace, name, now);
         }
@@ -171,15 +179,12 @@ impl Index {
     }
 }
 
-fn joined((namespace, name): &(String, String)) -> String {
-    format!("{namespace}/{name}")
+fn joined(namespace: Option<&str>, name: Option<&str>) -> String {
+    format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default())
 }
 
 fn key_of(kind: &Kind, seen: &Seen) -> Option<String> {
-    let of = |meta: &kube::core::ObjectMeta| {
-        let namespace = meta.namespace.clone().unwrap_or_default();
-        joined(&(namespace, meta.name.clone().unwrap_or_default()))
-    };
+    let of = |meta: &kube::core::ObjectMeta| joined(meta.namespace.as_deref(), meta.name.as_deref());
     match seen {
         Seen::Begin | Seen::Complete | Seen::Gone { .. } => None,
         Seen::Node(facts) => Some(format!("/{}", facts.name)),
@@ -187,10 +192,7 @@ fn key_of(kind: &Kind, seen: &Seen) -> Option<String> {
         Seen::Job(job) => Some(of(&job.metadata)),
         Seen::PrePull(job) => Some(of(&job.metadata)),
         Seen::List(list) => Some(of(&list.metadata)),
-        Seen::Unreadable(object, _) => {
-            let namespace = object.namespace.clone().unwrap_or_default();
-            Some(joined(&(namespace, object.name.clone().unwrap_or_default())))
-        }
+        Seen::Unreadable(object, _) => Some(joined(object.namespace.as_deref(), object.name.as_deref())),
         Seen::Pod(pod) => match kind {
             Kind::Pods(namespace) => Some(format!("{namespace}/{}", pod.name)),
             Kind::Node | Kind::NodeImage | Kind::Job | Kind::PrePull | Kind::List => None,
