@@ -50,33 +50,34 @@ fn child_template(template: &PullTemplate) -> PullTemplate {
     template
 }
 
-/// Whether an existing child does what a wanted one would. Compared field by field, after the defaults that the API server
-/// writes; a time to live makes no difference.
+/// Whether an existing child does what a wanted one would.
 pub(crate) fn is_as_wanted(child: &ImagePullJobSpec, wanted: &ImagePullJobSpec) -> bool {
-    let policy = |policy: &Option<String>| {
-        policy
-            .clone()
-            .filter(|text| !text.is_empty())
-            .unwrap_or_else(|| "IfNotPresent".into())
-    };
-    let ending = |spec: &ImagePullJobSpec| {
-        let completion = &spec.template.completion_policy;
-        (completion.is_never(), completion.active_deadline_seconds)
-    };
-    let rest = |spec: &ImagePullJobSpec| PullTemplate {
-        completion_policy: larder_api::template::CompletionPolicy::default(),
-        ..spec.template.clone()
-    };
-    policy(&child.image_pull_policy) == policy(&wanted.image_pull_policy)
-        && ending(child) == ending(wanted)
-        && rest(child) == rest(wanted)
+    let of = |spec: &ImagePullJobSpec| asks_for(spec.image_pull_policy.as_deref(), &spec.template);
+    of(child) == of(wanted)
 }
 
-/// What every child of a list is asked for, as a hash.
+/// What a child is compared by: field by field, after the defaults that the API server writes. A time to live makes no
+/// difference.
+fn asks_for(policy: Option<&str>, template: &PullTemplate) -> (String, bool, Option<i64>, PullTemplate) {
+    let policy = policy.filter(|text| !text.is_empty()).unwrap_or("IfNotPresent");
+    let completion = &template.completion_policy;
+    let rest = PullTemplate {
+        completion_policy: larder_api::template::CompletionPolicy::default(),
+        ..template.clone()
+    };
+    (
+        policy.to_owned(),
+        completion.is_never(),
+        completion.active_deadline_seconds,
+        rest,
+    )
+}
+
+/// What every child of a list is asked for, as a hash: another one if and only if its children would be others.
 fn revision(list: &ImageListPullJob) -> String {
-    let template = json_of(&list.spec.template).to_string();
-    let policy = list.spec.image_pull_policy.as_deref().unwrap_or_default();
-    format!("{:x}", jitter::spread(&[&template, policy], u64::MAX))
+    let template = child_template(&list.spec.template);
+    let asked = asks_for(list.spec.image_pull_policy.as_deref(), &template);
+    format!("{:x}", jitter::spread(&[&json_of(&asked).to_string()], u64::MAX))
 }
 
 /// The images that are done as the list wants them now, by its own word: whose child has ended, wherever it is.

@@ -53,6 +53,27 @@ fn existing_children_are_compared_by_their_fields(#[case] change: Value, #[case]
     assert_eq!(is_as_wanted(&child, wanted.values().next().unwrap()), want);
 }
 
+#[rstest]
+#[case::time_to_live(json!({"completionPolicy": {"type": "Always", "ttlSecondsAfterFinished": 9}}))]
+#[case::default_policy(json!({"imagePullPolicy": "IfNotPresent"}))]
+#[case::timeout_by_default(json!({"pullPolicy": {"timeoutSeconds": 600}}))]
+#[case::policy(json!({"imagePullPolicy": "Always"}))]
+#[case::pace(json!({"parallelism": 5}))]
+#[case::deadline(json!({"completionPolicy": {"activeDeadlineSeconds": 9_000}}))]
+fn what_is_done_stays_done_as_long_as_its_child_would_stay(#[case] change: Value) {
+    let mut spec = json!({"images": ["nginx"]});
+    let before = list(&spec);
+    spec.as_object_mut()
+        .unwrap()
+        .extend(change.as_object().unwrap().clone());
+    let after = list(&spec);
+    let child = |list: &ImageListPullJob| children(list).unwrap().into_values().next().unwrap();
+    assert_eq!(
+        revision(&before) == revision(&after),
+        is_as_wanted(&child(&before), &child(&after))
+    );
+}
+
 #[test]
 fn a_child_names_its_list_as_controller() {
     let list = list(&json!({"images": ["nginx"]}));
