@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use larder_model::NodeName;
 use larder_runtime::RuntimeEndpoint;
 use larder_telemetry::logs::LogFormat;
@@ -65,6 +65,11 @@ pub(crate) struct Args {
     /// Pulls at once
     #[arg(long, env = "LARDER_MAX_CONCURRENT_PULLS", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_concurrent_pulls: u16,
+
+    /// Take images for another architecture for good: for nodes that emulate it, which an agent in a pod cannot see
+    #[arg(long, env = "LARDER_ACCEPT_FOREIGN_IMAGES", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub(crate) accept_foreign_images: bool,
 
     /// Credential-provider configuration, as the kubelet's flag of the same name
     #[arg(

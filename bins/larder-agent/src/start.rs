@@ -33,6 +33,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         max_pulls: usize::from(args.max_concurrent_pulls),
         gc_threshold: args.image_gc_high_threshold,
         pin_share: args.pin_budget,
+        accept_foreign_images: args.accept_foreign_images,
         hosts_dir: Some(below(&args.host_root, &args.hosts_dir)),
         silence: if args.server.is_some() {
             METASERVER_SILENCE

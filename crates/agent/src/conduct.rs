@@ -92,6 +92,7 @@ impl Conductor {
             credentials: Arc::clone(&tools.credentials),
             registry,
             gc_threshold: tools.settings.gc_threshold,
+            accept_foreign_images: tools.settings.accept_foreign_images,
             binfmt_dir: tools.settings.binfmt_dir.clone(),
             promises: Arc::new(Mutex::new(BTreeMap::new())),
             moved: sender,

@@ -45,6 +45,7 @@ pub(crate) struct Puller {
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) registry: RegistryClient,
     pub(crate) gc_threshold: u8,
+    pub(crate) accept_foreign_images: bool,
     pub(crate) binfmt_dir: PathBuf,
     /// Bytes promised to running pulls, by their number.
     pub(crate) promises: Arc<Mutex<BTreeMap<u64, ByteSize>>>,
@@ -162,7 +163,9 @@ impl Puller {
             match self.watched(attempt.run, &*runtime, request).await {
                 Ok(pulled) => {
                     let there = pulled_and_there(&*runtime, image, pulled).await?;
-                    foreign::refuse_useless(&*runtime, image, &self.binfmt_dir).await?;
+                    if !self.accept_foreign_images {
+                        foreign::refuse_useless(&*runtime, image, &self.binfmt_dir).await?;
+                    }
                     pin::name_at_once(&*runtime, entry).await;
                     return Ok(there);
                 }

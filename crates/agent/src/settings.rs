@@ -21,6 +21,8 @@ pub struct Settings {
     pub pin_share: u8,
     /// Where containerd's `hosts.toml` files lie, to ask registries as the runtime would.
     pub hosts_dir: Option<PathBuf>,
+    /// Take images that are built for another architecture for good: this node emulates it where the agent cannot see that.
+    pub accept_foreign_images: bool,
     /// Where the kernel lists its emulators. A folder that is empty or cannot be read stands for none.
     pub binfmt_dir: PathBuf,
     /// How often the NodeImage is read anew although the watch is silent. A real API server sends bookmarks once a
@@ -38,6 +40,7 @@ impl Settings {
             gc_threshold: 85,
             pin_share: 50,
             hosts_dir: None,
+            accept_foreign_images: false,
             binfmt_dir: PathBuf::from("/proc/sys/fs/binfmt_misc"),
             silence: Duration::from_mins(3),
         }

@@ -107,6 +107,9 @@ spec:
             - --runtime-endpoint=unix://{{ $host }}{{ $runtime.socket }}
             - --state-dir={{ $agent.stateDir }}
             - --max-concurrent-pulls={{ $agent.maxConcurrentPulls }}
+            {{- if $agent.acceptForeignImages }}
+            - --accept-foreign-images
+            {{- end }}
             - --image-gc-high-threshold={{ $agent.imageGCHighThreshold }}
             - --pin-budget={{ $agent.pinBudget }}
             {{- if and $runtime.configDir $runtime.hostsDir }}

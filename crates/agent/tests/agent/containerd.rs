@@ -152,6 +152,28 @@ async fn a_lone_image_of_another_platform_is_not_pulled_with_success_but_counts_
     }
 }
 
+#[tokio::test]
+async fn a_node_that_emulates_may_be_told_to_take_images_of_another_platform() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let there = Recipe::random(2, 1, MIB).platform(other_architecture()).build();
+    let foreign = registry.push(&there, "lone", "1").await.unwrap();
+    let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+    let node = Node::new().await;
+    let change = Change {
+        accept_foreign_images: true,
+        ..Change::default()
+    };
+    let _agent = node.containerd(&containerd, change);
+    let wanted = node.pull(&foreign.reference, |_| {}).await;
+    let done = |status: &ImageTagStatus| status.phase().is_final();
+    let status = node.until(&wanted, "an answer", done).await;
+    assert_eq!(
+        (status.phase(), status.reason()),
+        (Phase::Succeeded, None),
+        "{status:?}"
+    );
+}
+
 #[rstest]
 #[case::containerd_1_6(ContainerdVersion::V1_6)]
 #[case::containerd_2(ContainerdVersion::V2)]

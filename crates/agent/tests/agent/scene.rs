@@ -37,6 +37,8 @@ pub(crate) struct Change {
     pub(crate) providers: Option<Providers>,
     pub(crate) clock: Option<Clock>,
     pub(crate) silence: Option<Duration>,
+    /// As the flag of this name.
+    pub(crate) accept_foreign_images: bool,
 }
 
 /// A running agent; it ends when it is dropped.
@@ -88,6 +90,7 @@ impl Node {
             silence: change.silence.unwrap_or(usual.silence),
             // Nothing is emulated, whatever the machine of the tests can do.
             binfmt_dir: self.state.path().join("binfmt_misc"),
+            accept_foreign_images: change.accept_foreign_images,
             ..usual
         };
         let mut config = self.access.config(self.access.admin_token()).unwrap();
