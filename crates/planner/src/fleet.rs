@@ -11,10 +11,14 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of a job that comes when the last hand-out had this number. It stands behind all that were there before:
-    /// as one that was never served it would overtake them, and a stream of small jobs would starve a large one.
-    pub fn of_newcomer(served: u64) -> Self {
-        Self { slots: 0, served }
+    /// The share of a job that comes when the last hand-out had this number. It stands before the job that was served then,
+    /// and behind all others: as one that was never served it would overtake them, and a stream of small jobs would starve a
+    /// large one.
+    pub fn of_newcomer(last: u64) -> Self {
+        Self {
+            slots: 0,
+            served: last.saturating_sub(1),
+        }
     }
 }
 

@@ -332,7 +332,7 @@ mod tests {
             turns.push(holder);
             give_back(&mut index, JobId::try_from(holder).unwrap(), now);
         }
-        assert_eq!(turns, [0, 1, 2, 0, 3, 1, 4, 2]);
+        assert_eq!(turns, [0, 1, 2, 3, 0, 4, 1, 5]);
     }
 
     #[test]
