@@ -1,11 +1,10 @@
 //! Registries that agents reach only with the chart's settings: through a proxy, with a certificate of a private authority.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::panic, reason = "the same")]
 
-use larder_cluster::{Cluster, HIDDEN, NAMESPACE, Proxied, build_larder};
+use larder_cluster::{Cluster, HIDDEN, NAMESPACE, Proxied, SOON, build_larder};
 use larder_testkit::image::Layer;
-use larder_testkit::{Auth, NodeOptions, Registry, Scratch, runnable_image};
+use larder_testkit::{Auth, NodeOptions, Registry, Scratch, runnable_image, wait_for};
 use serde_json::{Value, json};
 
 /// What the agent of the one node says of an image before it is pulled. It asks the registry itself, not by the runtime.
@@ -18,11 +17,13 @@ async fn plan(cluster: &Cluster, image: &str) -> Value {
         "spec": { "image": image },
     });
     let file = scratch.write("job.json", job.to_string()).unwrap();
-    let output = cluster
-        .larder(&["plan", "-f", file.to_str().unwrap(), "-o", "json"])
-        .await;
-    let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    plan["nodes"][0].clone()
+    // Right after an install the node has no NodeImage yet, and nothing is selected.
+    let asked = wait_for(SOON, "a plan", async || {
+        let arguments = ["plan", "-f", file.to_str().unwrap(), "-o", "json"];
+        let output = cluster.larder(&arguments).await;
+        serde_json::from_slice::<Value>(&output.stdout).map_err(|error| format!("{error}: {output:?}"))
+    });
+    asked.await.unwrap()["nodes"][0].clone()
 }
 
 #[tokio::test]

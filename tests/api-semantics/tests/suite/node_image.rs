@@ -307,6 +307,6 @@ async fn texts_of_agents_are_bounded(
     let message = server.patch_status(resource, name, &too_long).await.refused(422);
     assert!(message.contains(&format!("status.agent.{field}")), "{message}");
     let story = json!({"status": {"imageStatuses": {"nginx": {"tags": [{"tag": "1", "message": "1".repeat(4_097)}]}}}});
-    let message = server.patch_status(resource, name, &story).await.refused(422);
-    assert!(message.contains("tags[0].message"), "{message}");
+    // What other software wrote as a message must not block every later write.
+    server.patch_status(resource, name, &story).await.accepted();
 }
