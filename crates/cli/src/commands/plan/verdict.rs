@@ -10,8 +10,7 @@ use serde::Serialize;
 const GC_THRESHOLD: u8 = 85;
 
 /// What is said of a failure that nobody asked for just now.
-const EARLIER: &str = "That is how the job ended there that is on the node already, so it was not asked how much it would \
-                       pull; delete that job to have it asked anew.";
+const EARLIER: &str = "This is the answer to an earlier job that is still there; delete that job to ask the node anew.";
 
 /// One node. Field names are the output of `-o json`, on which scripts rely.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
