@@ -17,13 +17,17 @@ async fn plan(cluster: &Cluster, image: &str) -> Value {
         "spec": { "image": image },
     });
     let file = scratch.write("job.json", job.to_string()).unwrap();
-    // Right after an install the node has no NodeImage yet, and nothing is selected.
+    // Right after an install the node has no NodeImage yet, or its agent has not seen it.
     let asked = wait_for(SOON, "a plan", async || {
         let arguments = ["plan", "-f", file.to_str().unwrap(), "-o", "json"];
         let output = cluster.larder(&arguments).await;
-        serde_json::from_slice::<Value>(&output.stdout).map_err(|error| format!("{error}: {output:?}"))
+        let plan = serde_json::from_slice::<Value>(&output.stdout).map_err(|error| format!("{error}: {output:?}"))?;
+        match &plan["nodes"][0] {
+            silent if silent["reason"] == "Unresponsive" => Err(silent.to_string()),
+            node => Ok(node.clone()),
+        }
     });
-    asked.await.unwrap()["nodes"][0].clone()
+    asked.await.unwrap()
 }
 
 #[tokio::test]
