@@ -69,6 +69,18 @@ impl CriRuntime {
         Ok(images)
     }
 
+    /// What the runtime says of one image; with `verbose` all that it knows.
+    async fn look_up(&self, image: &ImageRef, verbose: bool) -> Result<proto::ImageStatusResponse, RuntimeError> {
+        let mut images = self.link.images();
+        let request = proto::ImageStatusRequest {
+            image: Some(spec(image)),
+            verbose,
+        };
+        self.link
+            .ask(&format!("look up {image}"), images.image_status(request))
+            .await
+    }
+
     async fn list_images(&self) -> Result<Vec<proto::Image>, Status> {
         match self.stream_images().await {
             Err(status) if status.code() == Code::Unimplemented => {
@@ -125,15 +137,7 @@ impl ImageRuntime for CriRuntime {
     }
 
     async fn status(&self, image: &ImageRef) -> Result<Option<LocalImage>, RuntimeError> {
-        let mut images = self.link.images();
-        let request = proto::ImageStatusRequest {
-            image: Some(spec(image)),
-            verbose: false,
-        };
-        let answer = self
-            .link
-            .ask(&format!("look up {image}"), images.image_status(request))
-            .await?;
+        let answer = self.look_up(image, false).await?;
         let found = answer.image.map(local_image);
         Ok(found.filter(|found| match image.reference() {
             // The runtime's own reading of a short name is the one that counts for pods.
@@ -144,15 +148,7 @@ impl ImageRuntime for CriRuntime {
 
     /// Runtimes tell it beside the status, to whoever wants to know everything.
     async fn platform(&self, image: &ImageRef) -> Result<Option<Platform>, RuntimeError> {
-        let mut images = self.link.images();
-        let request = proto::ImageStatusRequest {
-            image: Some(spec(image)),
-            verbose: true,
-        };
-        let answer = self
-            .link
-            .ask(&format!("look up {image}"), images.image_status(request))
-            .await?;
+        let answer = self.look_up(image, true).await?;
         Ok(answer.info.get("info").and_then(|info| platform(info)))
     }
 

@@ -164,10 +164,16 @@ mod tests {
             });
             Seen::Job(Box::new(serde_json::from_value(job).unwrap()))
         });
+        see_all(&mut index, [facts, images, jobs.into()], now);
+        (index, now)
+    }
+
+    /// Shows the index these Nodes, NodeImages and jobs as lists of everything there is, and lets it decide.
+    fn see_all(index: &mut Index, [facts, images, jobs]: [Vec<Seen>; 3], now: Timestamp) {
         let seen = [
             (Kind::Node, facts),
             (Kind::NodeImage, images),
-            (Kind::Job, jobs.into()),
+            (Kind::Job, jobs),
             (Kind::PrePull, vec![]),
             (Kind::List, vec![]),
         ];
@@ -176,7 +182,6 @@ mod tests {
             all.for_each(|seen| index.observe(&kind, seen, now));
         }
         index.decide(now);
-        (index, now)
     }
 
     /// A NodeImage with the order of job a, which the node has come this far with.
@@ -225,18 +230,11 @@ mod tests {
             job("a", json!({"podSelector": {"matchLabels": {"app": "web"}}})),
             job("b", json!({"selector": {"names": ["other"]}})),
         ];
-        let seen = [
-            (Kind::Node, facts.into()),
-            (Kind::NodeImage, vec![ordered("Pulling", now), other]),
-            (Kind::Job, jobs),
-            (Kind::PrePull, vec![]),
-            (Kind::List, vec![]),
-        ];
-        for (kind, seen) in seen {
-            let all = [Seen::Begin].into_iter().chain(seen).chain([Seen::Complete]);
-            all.for_each(|seen| index.observe(&kind, seen, now));
-        }
-        index.decide(now);
+        see_all(
+            &mut index,
+            [facts.into(), vec![ordered("Pulling", now), other], jobs],
+            now,
+        );
         (index, now)
     }
 
