@@ -1,12 +1,12 @@
-//! The core: watches feed the index, the index says what to write, and writes bring their answers back.
+//! The main loop: watches and finished calls feed the engine, the engine decides, and what it wants written is sent.
 //!
-//! One task owns the index and everything that is known; nothing else decides. What it reads and writes runs beside it, a
-//! bounded number at a time, each with a time limit, and at most one for an object. Nothing is written unless this replica
-//! may ([`Leadership::may_write`]), and a new term begins with a list of everything.
+//! One task owns everything that is known; nothing else decides. Reads and writes run beside it, a bounded number at a
+//! time, each with a time limit, and at most one for an object. Nothing is written unless this replica may
+//! ([`Leadership::may_write`]), and a new term begins with a list of everything.
 
-mod metrics;
-mod watches;
-mod writes;
+pub(crate) mod metrics;
+pub(crate) mod watches;
+pub(crate) mod writes;
 
 use std::time::Duration;
 
@@ -18,24 +18,27 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 pub use self::metrics::Metrics;
-use self::watches::{Sighting, Watches};
-pub(crate) use self::writes::read_secret;
-use self::writes::{Answer, Request, Writes};
+use self::watches::{WatchMessage, Watches};
+#[doc(hidden)]
+pub use self::writes::read_secret;
+use self::writes::{CallClass, Finished, Request, Writes};
 use crate::clock;
-use crate::index::{Index, Limits};
+use crate::engine::{Engine, Limits};
+use crate::kinds;
 use crate::lease::Leadership;
+use crate::lists::{ListJobs, ListWriteResult};
 use crate::run::CoreInputs;
 
-/// Sightings that wait for the index. Watches wait when it is full.
-const SIGHTINGS: usize = 4_096;
+/// Watch events that wait for the engine. Watches wait when it is full.
+const WATCH_EVENTS: usize = 4_096;
 
-/// Sightings that are taken in before the index decides: a burst is decided once, and no write waits long.
+/// Watch events that are taken in before the engine decides: a burst is decided once, and no write waits long.
 const BATCH: usize = 512;
 
-/// Everything is looked at again this often, a little at a time, whatever has happened.
-const FULL_PASS: Duration = Duration::from_mins(5);
+/// Everything is looked at again this often, a little at a time, whether or not anything happened.
+const RESYNC: Duration = Duration::from_mins(5);
 
-/// Without anything to wait for, the index is asked again after this long.
+/// Without anything to wait for, the engine is asked again after this long.
 const LONGEST_SLEEP: Duration = Duration::from_mins(1);
 
 /// Runs the core until it is stopped.
@@ -51,34 +54,33 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         max_active_pulls: settings.max_active_pulls,
         pause: settings.pause,
         serve_jobs: settings.gates.image_pull_jobs,
+        accept_cloudcore: settings.accept_cloudcore,
     };
-    let (sender, sightings) = mpsc::channel(SIGHTINGS);
-    let mut index = Index::new(limits);
-    if settings.accept_cloudcore {
-        index.accept_cloudcore();
-    }
+    let (sender, events) = mpsc::channel(WATCH_EVENTS);
     let core = Core {
-        index,
+        lists: ListJobs::new(limits.serve_jobs),
+        engine: Engine::new(limits),
         watches: Watches::new(client.clone(), sender),
-        writes: Writes::new(client.clone(), metrics.clone()),
+        writes: Writes::new(client, metrics.clone()),
         permit,
         term: None,
         metrics,
         part: health.part("core"),
     };
-    core.run(sightings, stop).await;
+    core.run(events, stop).await;
 }
 
-/// Why the loop turns.
-enum Woken {
-    Answer(Answer),
-    Sighting(Sighting),
-    /// Somebody else leads now, or a moment has come.
+/// What the loop woke up for.
+enum Wakeup {
+    Finished(Finished),
+    WatchEvent(WatchMessage),
+    /// The leadership changed, or a moment has come.
     Otherwise,
 }
 
 struct Core {
-    index: Index,
+    engine: Engine,
+    lists: ListJobs,
     watches: Watches,
     writes: Writes,
     permit: watch::Receiver<Leadership>,
@@ -89,73 +91,92 @@ struct Core {
 }
 
 impl Core {
-    async fn run(mut self, mut sightings: mpsc::Receiver<Sighting>, stop: CancellationToken) {
+    async fn run(mut self, mut events: mpsc::Receiver<WatchMessage>, stop: CancellationToken) {
         self.watches.restart();
-        let mut next_pass = Instant::now() + FULL_PASS;
-        while !stop.is_cancelled() {
-            let wake = self.wake().min(next_pass);
-            let woken = tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                Some(answer) = self.writes.answered() => Woken::Answer(answer),
-                changed = self.permit.changed() => {
-                    if changed.is_err() {
-                        break;
-                    }
-                    Woken::Otherwise
-                }
-                Some(sighting) = sightings.recv() => Woken::Sighting(sighting),
-                () = sleep_until(wake) => Woken::Otherwise,
-            };
+        let mut next_resync = Instant::now() + RESYNC;
+        while let Some(wakeup) = self.wait(&mut events, next_resync, &stop).await {
             let began = Instant::now();
-            match woken {
-                Woken::Answer(answer) => self.take_in(answer),
-                Woken::Sighting(sighting) => {
-                    self.see(sighting);
-                    for _ in 0..BATCH {
-                        match sightings.try_recv() {
-                            Ok(sighting) => self.see(sighting),
-                            Err(_) => break,
-                        }
-                    }
-                }
-                Woken::Otherwise => {}
-            }
-            while let Some(answer) = self.writes.answered_already() {
-                self.take_in(answer);
-            }
+            self.take_in(wakeup, &mut events);
             self.follow_permit();
-            if self.index.is_complete() {
-                self.part.ready();
-            } else {
-                self.part.waiting("listing nodes, NodeImages and jobs");
-            }
             let now = clock::now();
-            if next_pass <= Instant::now() {
-                let slices = u32::try_from(self.index.slices()).unwrap_or(u32::MAX);
-                next_pass = Instant::now() + FULL_PASS / slices;
-                self.index.pass_on(now);
+            if next_resync <= began {
+                next_resync = began + self.resync(now);
             }
             self.act(now);
-            self.metrics.turned(began.elapsed());
+            self.metrics.iterated(began.elapsed());
         }
         self.watches.stop();
         self.writes.finish().await;
     }
 
-    fn see(&mut self, sighting: Sighting) {
-        if sighting.epoch == self.watches.epoch() {
-            self.index.observe(&sighting.kind, sighting.seen, clock::now());
+    /// Waits for the next thing that happens; None when the core is to stop.
+    async fn wait(
+        &mut self,
+        events: &mut mpsc::Receiver<WatchMessage>,
+        next_resync: Instant,
+        stop: &CancellationToken,
+    ) -> Option<Wakeup> {
+        let wake = self.wake().min(next_resync);
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            Some(finished) = self.writes.finished() => Some(Wakeup::Finished(finished)),
+            changed = self.permit.changed() => changed.is_ok().then_some(Wakeup::Otherwise),
+            Some(event) = events.recv() => Some(Wakeup::WatchEvent(event)),
+            () = sleep_until(wake) => Some(Wakeup::Otherwise),
         }
     }
 
-    fn take_in(&mut self, answer: Answer) {
+    /// Takes in what has happened: a batch of events, and every call that has finished.
+    fn take_in(&mut self, wakeup: Wakeup, events: &mut mpsc::Receiver<WatchMessage>) {
+        match wakeup {
+            Wakeup::Finished(finished) => self.finished(finished),
+            Wakeup::WatchEvent(event) => {
+                self.observe(event);
+                for _ in 0..BATCH {
+                    match events.try_recv() {
+                        Ok(event) => self.observe(event),
+                        Err(_) => break,
+                    }
+                }
+            }
+            Wakeup::Otherwise => {}
+        }
+        while let Some(finished) = self.writes.already_finished() {
+            self.finished(finished);
+        }
+        if self.engine.is_complete() && self.lists.is_complete() {
+            self.part.ready();
+        } else {
+            self.part.waiting("listing nodes, NodeImages and jobs");
+        }
+    }
+
+    fn observe(&mut self, message: WatchMessage) {
+        if message.epoch == self.watches.epoch() {
+            let now = clock::now();
+            self.lists.observe(&message.kind, &message.event, now);
+            self.engine.observe(&message.kind, message.event, now);
+        }
+    }
+
+    fn finished(&mut self, finished: Finished) {
         let now = clock::now();
-        match answer {
-            Answer::Node(node, answer) => self.index.node_written(&node, answer, now),
-            Answer::Object(target, answer) => self.index.object_written(&target, answer, now),
-            Answer::Secret(key, answer) => self.index.secret_read(&key, answer, now),
-            Answer::Note => {}
+        match finished {
+            Finished::Node(node, result) => self.engine.node_written(&node, result, now),
+            Finished::Job(target, result) => self.engine.job_written(&target, result, now),
+            Finished::List(target, result) => {
+                if let ListWriteResult::Child(child) = &result
+                    && let Some(job) = kinds::job::<larder_planner::kruise::PullJobs>((**child).clone())
+                {
+                    self.engine.job_created(job, now);
+                }
+                if let Some(event) = self.lists.written(&target, result, now) {
+                    self.engine.events().push(event);
+                }
+            }
+            Finished::Secret(secret, read) => self.engine.secret_read(&secret, read, now),
+            Finished::Event => {}
         }
     }
 
@@ -171,8 +192,17 @@ impl Core {
             return;
         };
         info!(term, "listing everything before the first decision");
-        self.index.begin_anew();
+        self.engine.restart();
+        self.lists.restart();
         self.watches.restart();
+    }
+
+    /// Looks at the next slice of everything, and says when the one after it is due.
+    fn resync(&mut self, now: Timestamp) -> Duration {
+        let slices = u32::try_from(self.engine.resync_slices()).unwrap_or(u32::MAX);
+        self.engine.resync_slice(now);
+        self.lists.resync();
+        RESYNC / slices
     }
 
     fn may_write(&self) -> bool {
@@ -184,41 +214,51 @@ impl Core {
         if !self.may_write() {
             return;
         }
-        self.index.decide(now);
-        self.watches.follow_pods(&self.index.pod_namespaces());
-        while self.writes.has_room(Request::NODE)
-            && let Some((node, action)) = self.index.next_node_write(now)
+        self.engine.decide(now);
+        self.lists.decide(now);
+        self.watches.follow_pods(&self.engine.pod_namespaces());
+        while self.writes.has_room(CallClass::Node)
+            && let Some((node, write)) = self.engine.next_node_write(now)
         {
-            self.writes.send(Request::Node(node, action));
+            self.writes.send(Request::Node(node, write));
         }
-        while self.writes.has_room(Request::OBJECT)
-            && let Some((target, action)) = self.index.next_object_write(now)
+        while self.writes.has_room(CallClass::Job)
+            && let Some((target, write)) = self.engine.next_job_write(now)
         {
-            self.writes.send(Request::Object(target, action));
+            self.writes.send(Request::Job(target, write));
         }
-        while self.writes.has_room(Request::SECRET)
-            && let Some(key) = self.index.next_secret()
+        while self.writes.has_room(CallClass::Job)
+            && let Some((target, write)) = self.lists.next_write(now)
         {
-            self.writes.send(Request::Secret(key));
+            self.writes.send(Request::List(target, write));
         }
-        while self.writes.has_room(Request::NOTE)
-            && let Some(note) = self.index.next_note()
+        while self.writes.has_room(CallClass::Secret)
+            && let Some(secret) = self.engine.next_secret()
         {
-            self.writes.send(Request::Note(note));
+            self.writes.send(Request::Secret(secret));
         }
-        // Refused orders and answered questions may have put somebody on the agenda again.
-        self.index.decide(now);
-        self.metrics.show(&self.index);
+        while self.writes.has_room(CallClass::Event)
+            && let Some(event) = self.engine.events().next()
+        {
+            self.writes.send(Request::Event(event));
+        }
+        // Refused orders may have queued jobs again.
+        self.engine.decide(now);
+        self.metrics.show(&self.engine);
     }
 
     /// When to look again without being told.
     fn wake(&self) -> Instant {
         let now = clock::now();
         let soon = Instant::now();
-        if self.index.has_nodes_to_look_at() && self.writes.has_room(Request::NODE) && self.may_write() {
+        if self.engine.has_queued_nodes() && self.writes.has_room(CallClass::Node) && self.may_write() {
             return soon;
         }
-        let left = self.index.next_wake().map(|moment| moment.duration_since(now));
+        let next = [self.engine.next_wake(), self.lists.next_wake()]
+            .into_iter()
+            .flatten()
+            .min();
+        let left = next.map(|moment| moment.duration_since(now));
         let left = left.and_then(|left| Duration::try_from(left).ok().or(Some(Duration::ZERO)));
         // Rounded up: waking a moment too early would only mean to go to sleep again.
         soon + left.map_or(LONGEST_SLEEP, |left| {

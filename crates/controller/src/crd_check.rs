@@ -6,10 +6,10 @@
 //! unready, hands out nothing and says what is wrong.
 //!
 //! A schema that knows more than ours is fine: that is a newer Larder, or somebody's addition. The same goes for an
-//! OpenKruise that leaves these kinds alone; one that serves them is treated like a wrong CRD (see `rival`).
+//! OpenKruise that leaves these kinds alone; one that serves them is treated like a wrong CRD (see `conflicting_install`).
 
 mod compare;
-mod rival;
+mod conflicting_install;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 pub use self::compare::shortcoming;
-pub use self::rival::rivals;
+pub use self::conflicting_install::conflicting_installs;
 use crate::error_chain::chain;
 
 /// What is known about the CRDs.
@@ -58,7 +58,7 @@ pub async fn watch_crds(client: Client, state: watch::Sender<CrdState>, stop: Ca
             })
             .boxed()
     });
-    let streams = streams.chain(rival::streams(&client));
+    let streams = streams.chain(conflicting_install::streams(&client));
     let mut events = pin!(stream::select_all(streams).take_until(stop.cancelled_owned()));
     let mut answers: BTreeMap<String, Option<String>> = BTreeMap::new();
     // Whose watch failed and has not shown anything since: a lasting failure is logged once.
@@ -78,7 +78,7 @@ pub async fn watch_crds(client: Client, state: watch::Sender<CrdState>, stop: Ca
         }
         publish(
             &state,
-            if answers.len() == ours.len() + rival::WATCHED {
+            if answers.len() == ours.len() + conflicting_install::WATCHED {
                 judge(&answers)
             } else {
                 CrdState::Unknown

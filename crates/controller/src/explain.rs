@@ -5,19 +5,21 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
-use kube::core::ObjectMeta;
+use kube::Resource as _;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
+use larder_planner::dialect::Dialect;
 pub use larder_planner::explain::Explanation;
-use larder_planner::prepull::SecretRef;
-use larder_planner::prepull::explain::after_the_end as ended_prepull;
-use larder_planner::progress::Hold;
-use larder_planner::status::names_fleet_limit;
+use larder_planner::explain::names_fleet_limit;
+use larder_planner::kruise::{PullJobs, list};
+use larder_planner::kubeedge::PrePullJobs;
+use larder_planner::kubeedge::explain::after_the_end as ended_prepull;
+use larder_planner::secret::{SecretRef, UnusableSecrets};
 use thiserror::Error;
 
 use crate::core::read_secret;
+use crate::engine::{Engine, Limits, SecretRead, TypedJob, WatchEvent, WatchKind};
 use crate::facts::{NodeFacts, PodFacts};
-use crate::index::{Index, Kind, Limits, SecretAnswer, Seen};
-use crate::kinds::{image_list_pull_job, image_pre_pull_job};
+use crate::kinds::KindId;
 
 /// The objects that a job's nodes are judged by.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +38,7 @@ pub struct Objects {
 
 /// Whether a Secret can be a pull secret, by the rule that the controller reads it by.
 pub fn holds_docker_configuration(secret: &Secret) -> bool {
-    !matches!(read_secret(secret), SecretAnswer::Unreadable)
+    !matches!(read_secret(secret), SecretRead::Unreadable)
 }
 
 /// The job is not served, and why.
@@ -44,22 +46,20 @@ pub fn holds_docker_configuration(secret: &Secret) -> bool {
 #[error("the job is not served: {0}")]
 pub struct NotServed(String);
 
-/// What is to be said about each node that has a NodeImage; also about those that the job does not select. The job need not
+/// Explains each node that has a NodeImage to an ImagePullJob; also those that the job does not select. The job need not
 /// exist yet.
 pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec<(String, Explanation)>, NotServed> {
-    let all_good = objects.missing_secrets.is_empty() && objects.unreadable_secrets.is_empty();
-    let hold = (!all_good).then(|| Hold::Secrets {
-        missing: objects.missing_secrets.clone(),
-        unreadable: objects.unreadable_secrets.clone(),
-        forbidden: Vec::new(),
-    });
     let status = job.status.as_ref();
     let message = status.and_then(|status| status.message.as_deref());
     let capped = message.is_some_and(names_fleet_limit);
-    let mut index = look(job, objects, now)?;
-    let mut found = index.explain_job(hold, capped, now).map_err(NotServed)?;
+    let mut running = job.clone();
+    // Of a job that ended nothing is kept but its status; what the nodes say is seen as if it ran.
+    if let Some(status) = &mut running.status {
+        status.completion_time = None;
+    }
+    let mut found = explain::<PullJobs>(running, objects, capped, now)?;
     let Some(status) = status else {
-        unseen(&mut found);
+        not_seen_yet(&mut found);
         return Ok(found);
     };
     if status.completion_time.is_some() {
@@ -71,87 +71,81 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
     Ok(found)
 }
 
-/// What is to be said about each node of an ImagePrePullJob, in the job's order, and then about all others. Of a job that is
-/// over nothing is left but its status, which tells of its own nodes. The job need not exist yet.
+/// Explains each node of an ImagePrePullJob, in the job's order, and then all others. Of a job that is over nothing is left
+/// but its status, which tells of its own nodes. The job need not exist yet.
 pub fn prepull_nodes(
     job: &ImagePrePullJob,
     objects: Objects,
     now: Timestamp,
 ) -> Result<Vec<(String, Explanation)>, NotServed> {
-    if let Some(status) = job.status.as_ref().filter(|_| image_pre_pull_job::is_over(job)) {
+    if let Some(status) = job.status.as_ref().filter(|_| PrePullJobs::finished(job).is_some()) {
         return Ok(ended_prepull(status));
     }
-    let parsed = |names: &[String]| -> BTreeSet<SecretRef> {
-        names.iter().filter_map(|name| SecretRef::parse(name).ok()).collect()
-    };
-    let missing = parsed(&objects.missing_secrets);
-    let unreadable = parsed(&objects.unreadable_secrets);
     let mut conditions = job.status.iter().flat_map(|status| &status.progress.conditions);
     let capped = conditions.any(|condition| names_fleet_limit(&condition.message));
-    let mut index = look_around(&job.metadata, objects, now)?;
-    see(
-        &mut index,
-        &Kind::PrePull,
-        vec![Seen::PrePull(Box::new(job.clone()))],
-        now,
-    );
-    let mut found = index
-        .explain_prepull(missing, unreadable, capped, now)
-        .map_err(NotServed)?;
+    let mut found = explain::<PrePullJobs>(job.clone(), objects, capped, now)?;
     if job.status.is_none() {
-        unseen(&mut found);
+        not_seen_yet(&mut found);
     }
     Ok(found)
 }
 
+/// What the engine says of a job of any kind.
+fn explain<D: Dialect>(
+    job: D::Object,
+    objects: Objects,
+    capped: bool,
+    now: Timestamp,
+) -> Result<Vec<(String, Explanation)>, NotServed> {
+    if job.meta().deletion_timestamp.is_some() {
+        return Err(NotServed("it is being deleted".to_owned()));
+    }
+    let kind = KindId::of::<D>().ok_or_else(|| NotServed("the kind is not served".to_owned()))?;
+    let namespace = job.meta().namespace.clone().unwrap_or_default();
+    let parsed = |names: &[String]| names.iter().filter_map(|name| SecretRef::parse(name).ok()).collect();
+    let unusable = UnusableSecrets {
+        missing: parsed(&objects.missing_secrets),
+        unreadable: parsed(&objects.unreadable_secrets),
+    };
+    let nodes = objects
+        .nodes
+        .into_iter()
+        .map(|node| WatchEvent::Node(NodeFacts::of(node)));
+    let images = objects.node_images.into_iter();
+    let images = images.map(|object| WatchEvent::NodeImage(Box::new(object)));
+    let pods = objects.pods.into_iter().map(|pod| WatchEvent::Pod(PodFacts::of(pod)));
+    let mut engine = Engine::new(Limits {
+        serve_jobs: true,
+        ..Limits::default()
+    });
+    let mut list = |kind: WatchKind, shown: Vec<WatchEvent>| {
+        let all = [WatchEvent::ListBegins].into_iter().chain(shown);
+        let all = all.chain([WatchEvent::ListComplete]);
+        all.for_each(|event| engine.observe(&kind, event, now));
+    };
+    list(WatchKind::Node, nodes.collect());
+    list(WatchKind::NodeImage, images.collect());
+    list(
+        WatchKind::Job(kind),
+        vec![WatchEvent::Job(TypedJob::<D>::boxed(kind, job))],
+    );
+    list(WatchKind::Pods(namespace), pods.collect());
+    let explained = engine.explain_job(&unusable, capped, now).map_err(NotServed)?;
+    Ok(explained
+        .into_iter()
+        .map(|(node, said)| (node.to_string(), said))
+        .collect())
+}
+
 /// What a list job would make of itself: one job for each image.
 pub fn children(list: &ImageListPullJob) -> Result<Vec<ImagePullJob>, NotServed> {
-    let specs = image_list_pull_job::children(list).map_err(NotServed)?;
-    let child = |spec| image_list_pull_job::child(list, spec);
+    let specs = list::children(list).map_err(NotServed)?;
+    let child = |spec| list::child(list, spec);
     Ok(specs.into_values().map(child).collect())
 }
 
-/// An index that has seen this job and these objects.
-fn look(job: &ImagePullJob, mut objects: Objects, now: Timestamp) -> Result<Index, NotServed> {
-    let pods = std::mem::take(&mut objects.pods);
-    let mut index = look_around(&job.metadata, objects, now)?;
-    let mut job = job.clone();
-    // Of a job that ended nothing is kept but its status; what the nodes say is seen as if it ran.
-    if let Some(status) = &mut job.status {
-        status.completion_time = None;
-    }
-    let namespace = job.metadata.namespace.clone().unwrap_or_default();
-    see(&mut index, &Kind::Job, vec![Seen::Job(Box::new(job))], now);
-    let pods = pods.into_iter().map(|pod| Seen::Pod(PodFacts::of(pod)));
-    see(&mut index, &Kind::Pods(namespace), pods.collect(), now);
-    Ok(index)
-}
-
-/// An index that has seen the nodes, if the job is not about to leave.
-fn look_around(job: &ObjectMeta, objects: Objects, now: Timestamp) -> Result<Index, NotServed> {
-    if job.deletion_timestamp.is_some() {
-        return Err(NotServed("it is being deleted".to_owned()));
-    }
-    let mut index = Index::new(Limits {
-        max_active_pulls: None,
-        pause: false,
-        serve_jobs: true,
-    });
-    let nodes = objects.nodes.into_iter().map(|node| Seen::Node(NodeFacts::of(node)));
-    see(&mut index, &Kind::Node, nodes.collect(), now);
-    let node_images = objects.node_images.into_iter();
-    let node_images = node_images.map(|object| Seen::NodeImage(Box::new(object)));
-    see(&mut index, &Kind::NodeImage, node_images.collect(), now);
-    Ok(index)
-}
-
-fn see(index: &mut Index, kind: &Kind, seen: Vec<Seen>, now: Timestamp) {
-    let all = [Seen::Begin].into_iter().chain(seen).chain([Seen::Complete]);
-    all.for_each(|seen| index.observe(kind, seen, now));
-}
-
 /// A job without a status was seen by no controller: nobody is served, whatever the reason would be.
-fn unseen(found: &mut [(String, Explanation)]) {
+fn not_seen_yet(found: &mut [(String, Explanation)]) {
     for (_, explanation) in found.iter_mut().filter(|(_, said)| said.state == "Waiting") {
         "No controller has looked at the job yet; see that larder-controller runs."
             .clone_into(&mut explanation.sentence);

@@ -11,20 +11,20 @@ use larder_planner::NodeKey;
 
 /// A Node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct NodeFacts {
-    pub(crate) name: String,
+pub struct NodeFacts {
+    pub name: String,
     /// None while the NodeImage has the same.
-    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub labels: Option<BTreeMap<String, String>>,
     /// Whether it has no runtime to pull with.
-    pub(crate) is_virtual: bool,
-    pub(crate) taints: Vec<Taint>,
-    pub(crate) ready: bool,
+    pub is_virtual: bool,
+    pub taints: Vec<Taint>,
+    pub ready: bool,
     /// Since when it is ready or not.
-    pub(crate) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
 }
 
 impl NodeFacts {
-    pub(crate) fn of(node: Node) -> Self {
+    pub fn of(node: Node) -> Self {
         let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
         let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
         let labels = node.metadata.labels.unwrap_or_default();
@@ -53,15 +53,15 @@ impl NodeFacts {
 
 /// A Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PodFacts {
-    pub(crate) name: String,
-    pub(crate) labels: BTreeMap<String, String>,
+pub struct PodFacts {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
     /// Where it runs; None if nowhere yet, or not any more.
-    pub(crate) node: Option<NodeKey>,
+    pub node: Option<NodeKey>,
 }
 
 impl PodFacts {
-    pub(crate) fn of(pod: Pod) -> Self {
+    pub fn of(pod: Pod) -> Self {
         let name = pod.name_any();
         let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
         let over = pod.metadata.deletion_timestamp.is_some() || phase == "Succeeded" || phase == "Failed";

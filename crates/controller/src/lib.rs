@@ -2,20 +2,27 @@
 //!
 //! The shell around its core: [`run`] starts and ends everything, [`lease`] says whether this replica may write,
 //! [`crd_check`] whether the CRDs can hold what it writes, [`args`] what was typed and [`settings`] what is meant.
+//!
+//! Hidden modules are public for the simulation (`larder-simulate`), which drives them without an API server.
 
 pub mod args;
 mod clock;
 pub mod connect;
 pub mod core;
 pub mod crd_check;
+#[doc(hidden)]
+pub mod engine;
 pub mod error_chain;
 pub mod explain;
-mod facts;
+#[doc(hidden)]
+pub mod facts;
 pub mod feature_gates;
 mod health;
-mod index;
-mod kinds;
+#[doc(hidden)]
+pub mod kinds;
 pub mod lease;
+#[doc(hidden)]
+pub mod lists;
 mod merge;
 mod permit;
 pub mod run;

@@ -1,15 +1,18 @@
-//! What is asked for: one image, onto the selected nodes, so many at once, until it ends. No kind of job is known here.
+//! What is asked for: a task for each selected node, so many nodes at once, until the campaign ends. No kind of job is
+//! known here.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use larder_api::template::{DEFAULT_BACKOFF_LIMIT, DEFAULT_TIMEOUT_SECONDS, SandboxConfig};
-use larder_model::{ImageRef, PullWhen};
+use larder_model::PullWhen;
 use thiserror::Error;
 
 use crate::jitter;
 use crate::order::Terms;
+use crate::secret::SecretRef;
 use crate::select::Selection;
+use crate::task::Tasks;
 
 /// How long a node may be unable to take part before it counts as failed.
 pub const RESPONSE_TIME: SignedDuration = SignedDuration::from_mins(10);
@@ -30,13 +33,16 @@ const NEVER_DEADLINE_MIN: i64 = 1_800;
 /// Entries of a job that never ends would stay this long after its end; in fact they leave with the job.
 const NEVER_TTL: i64 = 86_400;
 
-/// One image onto many nodes.
+/// A node counts its time by itself and reports when it is over. The report is waited for this much longer.
+const REPORT_GRACE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Images onto many nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Campaign {
     /// What stands as owner in the nodes' entries.
     pub owner: ObjectReference,
-    /// The image.
-    pub image: ImageRef,
+    /// What each node is asked for.
+    pub tasks: Tasks,
     /// Which nodes.
     pub selection: Selection,
     /// How many nodes at once; 0 pauses.
@@ -47,10 +53,24 @@ pub struct Campaign {
     pub rules: PullRules,
     /// When to give up on the whole.
     pub max_failures: Option<MaxFailures>,
-    /// Names of the Secrets that must be there before anything is handed out.
-    pub secrets: Vec<String>,
+    /// The Secrets that the tasks use, each once.
+    pub secrets: Vec<SecretRef>,
+    /// What waits for a Secret that cannot be used.
+    pub secret_scope: SecretScope,
     /// How long a node may be unable to take part before it counts as failed.
     pub response_time: SignedDuration,
+    /// How long a node has for its whole task, from its own dispatch. None: each image has its own time only.
+    pub node_timeout: Option<SignedDuration>,
+}
+
+/// What waits for a Secret that cannot be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecretScope {
+    /// The whole campaign: nothing is handed out.
+    #[default]
+    Campaign,
+    /// The nodes whose task needs the Secret; the others go on.
+    Node,
 }
 
 /// When a campaign is over.
@@ -80,6 +100,8 @@ pub struct PullRules {
     pub sandbox: Option<SandboxConfig>,
     /// Whether the image is kept from the kubelet's garbage collection while the job exists.
     pub pin: bool,
+    /// What a node checks before it pulls.
+    pub checks: Vec<String>,
 }
 
 impl Default for PullRules {
@@ -90,6 +112,7 @@ impl Default for PullRules {
             when: PullWhen::IfNotPresent,
             sandbox: None,
             pin: false,
+            checks: Vec::new(),
         }
     }
 }
@@ -133,6 +156,14 @@ impl Campaign {
         }
     }
 
+    /// How long after its end the job is deleted.
+    pub fn ttl(&self) -> Option<SignedDuration> {
+        match self.ending {
+            Ending::Always { ttl, .. } => ttl,
+            Ending::Never => None,
+        }
+    }
+
     /// What it asks of one node's entry.
     pub fn terms(&self, node: &str, started: Timestamp) -> Terms {
         let (timeout, retries) = (
@@ -152,19 +183,28 @@ impl Campaign {
             backoff_limit: self.rules.backoff_limit,
             ttl_seconds: i32::try_from(ttl).unwrap_or(i32::MAX),
             deadline: self.deadline(started),
-            seconds_per_order: self
-                .is_endless()
-                .then(|| NEVER_DEADLINE_MIN.max(timeout.saturating_mul(retries + 1))),
+            seconds_per_order: match self.node_timeout {
+                Some(timeout) => Some(timeout.as_secs()),
+                None => self
+                    .is_endless()
+                    .then(|| NEVER_DEADLINE_MIN.max(timeout.saturating_mul(retries + 1))),
+            },
             when: self.rules.when,
             sandbox: self.rules.sandbox.clone(),
             pin: self.rules.pin,
         }
     }
 
-    /// Whether an edit that made `self` from `before` gives failed nodes another chance. How many pull at once, and how
+    /// When a node that was handed its task at a moment is no longer waited for.
+    pub fn overdue_at(&self, handed_out: Timestamp) -> Option<Timestamp> {
+        let timeout = self.node_timeout?;
+        Some(later(later(handed_out, timeout), REPORT_GRACE))
+    }
+
+    /// Whether an edit that made `self` from `before` gives a failed node another chance. How many pull at once, and how
     /// many may fail, changes nothing for a node that failed already.
-    pub fn tries_again_after(&self, before: &Campaign) -> bool {
-        self.image != before.image || self.rules != before.rules || self.secrets != before.secrets
+    pub fn tries_again_after(&self, before: &Campaign, node: &str) -> bool {
+        self.rules != before.rules || self.secrets != before.secrets || self.tasks.of(node) != before.tasks.of(node)
     }
 }
 

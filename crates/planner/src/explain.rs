@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use larder_api::contract::Answer;
 use larder_model::{ByteSize, Reason};
 
+use crate::node_state::{Bucket, NodeState, Pending};
 use crate::progress::{Hold, NoLogin, Progress};
-use crate::seat::{Pending, Seat, Tally};
 use crate::view::ClaimView;
 
 /// What is to be said about one node.
@@ -22,23 +22,23 @@ pub struct Explanation {
 impl Progress {
     /// Says about one node where it stands and why.
     pub fn explain(&self, node: &str, now: Timestamp) -> Explanation {
-        let Some(booked) = self.seats.get(node) else {
+        let Some(indexed) = self.nodes.get(node) else {
             let sentence = "The job does not select this node.".to_owned();
             return say("NotSelected", None, sentence);
         };
-        let (seat, place) = (&booked.seat, booked.place);
-        match place.tally {
-            Tally::Outside => say(
+        let (state, derived) = (&indexed.state, indexed.derived);
+        match derived.bucket {
+            Bucket::Outside => say(
                 "NotSelected",
                 None,
                 "The job does not select this node any more.".into(),
             ),
-            Tally::Succeeded => say("Succeeded", None, self.success(place.wake)),
-            Tally::Failed(reason) => say("Failed", Some(reason), failure(reason, place.wake)),
-            Tally::Active => at_work(seat, now),
-            Tally::Waiting(reason) => match (reason, place.turn) {
+            Bucket::Succeeded => say("Succeeded", None, self.success(derived.wake)),
+            Bucket::Failed(reason) => say("Failed", Some(reason), failure(reason, derived.wake)),
+            Bucket::Active => at_work(state, now),
+            Bucket::Waiting(reason) => match (reason, derived.turn) {
                 (_, Some(_)) => say("Waiting", reason, self.queued(node)),
-                (Some(reason), None) => say("Blocked", Some(reason), waits(reason, place.wake, now)),
+                (Some(reason), None) => say("Blocked", Some(reason), waits(reason, derived.wake, now)),
                 (None, None) => say("Waiting", None, "Waits for its turn.".into()),
             },
         }
@@ -63,6 +63,7 @@ impl Progress {
                 return format!("Waits: {}.", secrets_sentence(missing, unreadable, forbidden));
             }
             Some(Hold::ReadingSecrets) => return "Waits: the job's pull secrets are being read.".to_owned(),
+            Some(Hold::ListingPods) => return "Waits: the pods of the job's namespace are being listed.".to_owned(),
             None => {}
         }
         let parallelism = self.campaign.parallelism;
@@ -86,6 +87,11 @@ impl Progress {
 
 /// Why a job gets fewer nodes at once than it asks for.
 pub(crate) const FLEET_LIMIT: &str = "the whole fleet has as many pulls as --max-active-pulls allows";
+
+/// Whether a job's message says that the whole fleet's limit keeps its nodes waiting.
+pub fn names_fleet_limit(message: &str) -> bool {
+    message.contains(FLEET_LIMIT)
+}
 
 fn say(state: &'static str, reason: Option<Reason>, sentence: String) -> Explanation {
     Explanation {
@@ -139,11 +145,11 @@ fn waits(reason: Reason, until: Option<Timestamp>, now: Timestamp) -> String {
     format!("Cannot take part yet. {}{limit}", reason.advice())
 }
 
-fn at_work(seat: &Seat, now: Timestamp) -> Explanation {
-    if let (Some(Pending::HandOut(_)), _) | (_, None) = (seat.pending, seat.view.claim) {
+fn at_work(state: &NodeState, now: Timestamp) -> Explanation {
+    if let (Some(Pending::HandOut(_)), _) | (_, None) = (state.pending, state.view.claim) {
         return say("Ordered", None, "The order is being written.".into());
     }
-    let Some(claim) = seat.view.claim else {
+    let Some(claim) = state.view.claim else {
         return say("Ordered", None, "The order is being written.".into());
     };
     let seconds = now.duration_since(claim.handed_out).as_secs().max(0);

@@ -73,7 +73,7 @@ impl Progress {
 mod tests {
     use super::*;
     use crate::campaign::{Campaign, Ending, MaxFailures};
-    use crate::progress::{Outcome, Step};
+    use crate::progress::{OrderResult, Step};
     use crate::view::samples::{able, at, blocked, campaign, node, ordered};
     use larder_api::contract::Answer;
     use larder_model::Reason;
@@ -183,7 +183,7 @@ mod tests {
         progress.node_changed(&node(1), able(), at(300));
         assert_eq!(progress.decide(9, at(300)), [Step::HandOut(node(1))]);
         progress.node_changed(&node(1), ordered(at(300), Answer::Succeeded), at(310));
-        progress.settle(&node(1), Outcome::Done, at(310));
+        progress.settle(&node(1), OrderResult::Done, at(310));
         assert_eq!(progress.end(at(310)), Some(End::AllDone));
     }
 }

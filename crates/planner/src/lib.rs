@@ -1,22 +1,27 @@
 //! Every decision of Larder, as functions of values: no client, no clock, no randomness, no environment. Time comes in as
 //! an argument, and what should be spread out is spread by a hash of stable names ([`jitter`]).
 //!
-//! The controller's half is about **campaigns**: one image, onto the selected nodes, so many at once, until it ends. A job
-//! of any kind is translated into a [`Campaign`], and the engine never sees the kind.
+//! The controller's half is about **campaigns**: an ordered list of images for each selected node, so many nodes at once,
+//! until the campaign ends. Every kind of job is a [`Dialect`](dialect::Dialect): it becomes a [`Campaign`], and the
+//! campaign's progress becomes that kind's status. The engine knows no kind.
 //!
 //! | module | question |
 //! |---|---|
 //! | [`campaign`] | what is asked for? |
+//! | [`task`], [`secret`] | of one node? |
 //! | [`select`] | which nodes? |
-//! | [`progress`] | where does it stand, which node is next, which order is taken back? |
+//! | [`view`], [`report`] | what is known of one node? |
+//! | [`progress`] | where does the campaign stand, which node is next, which order is taken back? |
 //! | [`fleet`] | how do jobs share what the whole fleet may pull at once? |
 //! | [`finish`] | is it over? |
 //! | [`refresh`] | when does a job that never ends look again? |
 //! | [`order`] | what is written into a node's NodeImage? |
+//! | [`checks_and_aliases`] | what else do its entries need? |
 //! | [`retention`] | which entries leave it, and when? |
-//! | [`status`] | what does a job say about itself? |
 //! | [`explain`] | why did this node not move? |
-//! | [`prepull`] | what is different for KubeEdge's jobs, which have several images and rules of their own? |
+//! | [`conditions`] | which conditions does a job have? |
+//! | [`dialect`] | what is a kind of job to the engine? |
+//! | [`kruise`], [`kubeedge`] | the kinds |
 //!
 //! The node's half is [`node`]: what one agent does next.
 //!
@@ -24,23 +29,31 @@
 //! not on the size of the fleet.
 
 pub mod campaign;
+pub mod checks_and_aliases;
+pub mod conditions;
+pub mod dialect;
 pub mod explain;
 pub mod finish;
 pub mod fleet;
 pub mod jitter;
+pub mod kruise;
+pub mod kubeedge;
 pub mod node;
+pub mod node_spec;
 pub mod order;
-pub mod prepull;
 pub mod progress;
 pub mod refresh;
+pub mod report;
 pub mod retention;
+pub mod secret;
 pub mod select;
-pub mod status;
+pub mod task;
 pub mod view;
 
-mod meter;
-mod seat;
+mod eta;
+mod node_state;
 
 pub use campaign::Campaign;
 pub use progress::{Progress, Step};
+pub use secret::SecretRef;
 pub use view::{Block, ClaimView, NodeKey, NodeView};

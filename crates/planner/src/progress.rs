@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use larder_api::conditions::reasons;
 use larder_model::Reason;
 
 use crate::campaign::{Campaign, later};
-use crate::meter::Meter;
-use crate::seat::{ACKNOWLEDGE, Pending, Place, Seat, Silence, Tally, Turn};
+use crate::eta::EtaEstimator;
+use crate::node_state::{ACKNOWLEDGE, Bucket, Derived, NoResponse, NodeState, Pending, QueueClass};
 use crate::view::{NodeKey, NodeView};
 
 mod counts;
@@ -35,7 +36,7 @@ pub enum Step {
 
 /// How a [`Step`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OrderResult {
     /// Written; the view that the write returned was given to [`Progress::node_changed`] before.
     Done,
     /// Refused, or not possible any more.
@@ -58,6 +59,8 @@ pub enum Hold {
     },
     /// The job's Secrets are being read.
     ReadingSecrets,
+    /// The pods that select the job's nodes are being listed.
+    ListingPods,
 }
 
 /// Secrets of a job that hold no login for the registry of an image. The image is pulled without one, which is what somebody
@@ -76,8 +79,8 @@ pub struct Progress {
     pub(crate) campaign: Campaign,
     pub(crate) started: Timestamp,
     /// Boxed: the leaves of a tree are half empty, and there may be a hundred thousand seats.
-    pub(crate) seats: BTreeMap<NodeKey, Box<Booked>>,
-    pub(crate) queue: BTreeSet<(Turn, NodeKey)>,
+    pub(crate) nodes: BTreeMap<NodeKey, Box<IndexedNode>>,
+    pub(crate) queue: BTreeSet<(QueueClass, NodeKey)>,
     pub(crate) counts: Counts,
     pub(crate) failed: BTreeSet<NodeKey>,
     pub(crate) hold: Option<Hold>,
@@ -85,16 +88,16 @@ pub struct Progress {
     /// Nodes wait for nothing but the fleet's limit.
     pub(crate) capped: bool,
     pub(crate) empty_since: Timestamp,
-    pub(crate) meter: Meter,
+    pub(crate) eta: EtaEstimator,
     recalls: BTreeSet<NodeKey>,
     timers: BTreeSet<(Timestamp, NodeKey)>,
 }
 
 /// A seat, and the place that the counts, the queue and the timers hold for it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Booked {
-    pub(crate) seat: Seat,
-    pub(crate) place: Place,
+pub(crate) struct IndexedNode {
+    pub(crate) state: NodeState,
+    pub(crate) derived: Derived,
     pub(crate) load: Load,
 }
 
@@ -104,7 +107,7 @@ impl Progress {
         Self {
             campaign,
             started,
-            seats: BTreeMap::new(),
+            nodes: BTreeMap::new(),
             queue: BTreeSet::new(),
             counts: Counts::default(),
             failed: BTreeSet::new(),
@@ -112,7 +115,7 @@ impl Progress {
             no_logins: Vec::new(),
             capped: false,
             empty_since: started,
-            meter: Meter::default(),
+            eta: EtaEstimator::default(),
             recalls: BTreeSet::new(),
             timers: BTreeSet::new(),
         }
@@ -133,67 +136,77 @@ impl Progress {
         &self.counts
     }
 
+    /// The nodes that are selected, or that still have an order.
+    pub fn nodes(&self) -> Vec<NodeKey> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    /// Whether the job's Secrets hold a login for the registry of an image.
+    pub fn has_login(&self, registry: &str) -> bool {
+        !self.no_logins.iter().any(|no_login| no_login.registry == registry)
+    }
+
     /// Takes in what is now known of one node.
     pub fn node_changed(&mut self, node: &NodeKey, view: NodeView, now: Timestamp) {
-        let known = self.seats.get(node);
-        if known.is_some_and(|booked| booked.seat.view == view) {
+        let known = self.nodes.get(node);
+        if known.is_some_and(|indexed| indexed.state.view == view) {
             return;
         }
         if known.is_none() && !view.selected && view.claim.is_none() {
             return;
         }
-        self.seats.entry(node.clone()).or_default().seat.see(view);
-        self.rebook(node, now);
+        self.nodes.entry(node.clone()).or_default().state.see(view);
+        self.reindex(node, now);
     }
 
     /// Takes in how a step ended.
-    pub fn settle(&mut self, node: &NodeKey, outcome: Outcome, now: Timestamp) {
-        let Some(seat) = self.seats.get_mut(node).map(|booked| &mut booked.seat) else {
+    pub fn settle(&mut self, node: &NodeKey, outcome: OrderResult, now: Timestamp) {
+        let Some(state) = self.nodes.get_mut(node).map(|indexed| &mut indexed.state) else {
             return;
         };
-        let Some(pending) = seat.pending.take() else {
+        let Some(pending) = state.pending.take() else {
             return;
         };
         match (outcome, pending) {
-            (Outcome::Done, Pending::HandOut(_)) => seat.redo = false,
-            (Outcome::Refused(reason), Pending::HandOut(since)) => {
-                seat.silence = Some(Box::new(Silence::after(seat, reason, since, now)));
+            (OrderResult::Done, Pending::HandOut(_)) => state.redo = false,
+            (OrderResult::Refused(reason), Pending::HandOut(since)) => {
+                state.no_response = Some(Box::new(NoResponse::after(state, reason, since, now)));
             }
-            (Outcome::Done | Outcome::Refused(_), Pending::Withdraw(_)) => {}
+            (OrderResult::Done | OrderResult::Refused(_), Pending::Withdraw(_)) => {}
         }
-        self.rebook(node, now);
+        self.reindex(node, now);
     }
 
     /// Whether a node has the order, is about to get it, or has answered it.
     pub fn has_order(&self, node: &str) -> bool {
-        let seat = self.seats.get(node).map(|booked| &booked.seat);
-        seat.is_some_and(|seat| seat.pending.is_some() || seat.view.claim.is_some())
+        let state = self.nodes.get(node).map(|indexed| &indexed.state);
+        state.is_some_and(|state| state.pending.is_some() || state.view.claim.is_some())
     }
 
     /// Takes in an edit of the job. Views of all nodes follow, if what is claimed changed.
     pub fn edit(&mut self, campaign: Campaign, now: Timestamp) {
-        let again = campaign.tries_again_after(&self.campaign);
-        self.replace_campaign(campaign, again, now);
+        self.replace_campaign(campaign, true, now);
     }
 
-    /// Takes in what a change of the nodes makes of the job. Nobody edited it, so nobody who failed is tried again.
+    /// Takes in a campaign that a change of the nodes made, not an edit of the job: a node that failed is not tried again.
     pub fn amend(&mut self, campaign: Campaign, now: Timestamp) {
         self.replace_campaign(campaign, false, now);
     }
 
-    fn replace_campaign(&mut self, campaign: Campaign, again: bool, now: Timestamp) {
-        self.campaign = campaign;
-        let nodes: Vec<NodeKey> = self.seats.keys().cloned().collect();
+    fn replace_campaign(&mut self, campaign: Campaign, edited: bool, now: Timestamp) {
+        let before = std::mem::replace(&mut self.campaign, campaign);
+        let nodes: Vec<NodeKey> = self.nodes.keys().cloned().collect();
         for node in nodes {
-            if let Some(booked) = self.seats.get_mut(&node)
-                && again
-                && matches!(booked.place.tally, Tally::Failed(_))
+            if let Some(indexed) = self.nodes.get_mut(&node)
+                && edited
+                && matches!(indexed.derived.bucket, Bucket::Failed(_))
+                && self.campaign.tries_again_after(&before, &node)
             {
-                booked.seat.redo = true;
-                booked.seat.gave_up = None;
-                booked.seat.silence = None;
+                indexed.state.redo = true;
+                indexed.state.gave_up = None;
+                indexed.state.no_response = None;
             }
-            self.rebook(&node, now);
+            self.reindex(&node, now);
         }
     }
 
@@ -241,6 +254,26 @@ impl Progress {
         0 < self.free_slots() && !self.queue.is_empty()
     }
 
+    /// What a job does that nothing holds.
+    pub(crate) fn pace_reason(&self) -> &'static str {
+        let Counts { active, desired, .. } = self.counts;
+        if 0 < active {
+            reasons::PULLING
+        } else if self.capped {
+            reasons::FLEET_LIMIT
+        } else if self.campaign.is_endless() && self.counts.finished() == desired {
+            reasons::FOLLOWING
+        } else {
+            reasons::WAITING
+        }
+    }
+
+    /// Whether a node has everything that it was asked for.
+    pub fn has_succeeded(&self, node: &str) -> bool {
+        let indexed = self.nodes.get(node);
+        indexed.is_some_and(|indexed| indexed.derived.bucket == Bucket::Succeeded)
+    }
+
     /// When time alone changes something, if nothing else does before.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let timer = self.timers.first().map(|(moment, _)| *moment);
@@ -261,58 +294,64 @@ impl Progress {
             && moment <= now
         {
             self.timers.pop_first();
-            self.rebook(&node, now);
+            self.reindex(&node, now);
         }
     }
 
     /// Marks a step as asked for.
     fn start(&mut self, node: &NodeKey, now: Timestamp) {
-        let Some(booked) = self.seats.get_mut(node) else {
+        let Some(indexed) = self.nodes.get_mut(node) else {
             return;
         };
-        let Booked { seat, place, .. } = &mut **booked;
-        match place.recall {
+        let IndexedNode { state, derived, .. } = &mut **indexed;
+        match derived.recall {
             Some(reason) => {
                 // An order of a controller before this one, or of other software, may be months old, and the agents may be
                 // starting just now: of their silence only what was listened to counts.
                 let listened = later(now, -ACKNOWLEDGE);
-                let since = seat.view.claim.map_or(now, |claim| claim.handed_out.max(listened));
-                seat.silence = Some(Box::new(Silence::after(seat, reason, since, now)));
-                seat.pending = Some(Pending::Withdraw(reason));
+                let since = state.view.claim.map_or(now, |claim| claim.handed_out.max(listened));
+                state.no_response = Some(Box::new(NoResponse::after(state, reason, since, now)));
+                state.pending = Some(Pending::Withdraw(reason));
             }
-            None => seat.pending = Some(Pending::HandOut(now)),
+            None => state.pending = Some(Pending::HandOut(now)),
         }
-        self.rebook(node, now);
+        self.reindex(node, now);
     }
 
     /// Books a node's new place in place of the old one.
-    fn rebook(&mut self, node: &NodeKey, now: Timestamp) {
-        let Some(booked) = self.seats.get_mut(node) else {
+    fn reindex(&mut self, node: &NodeKey, now: Timestamp) {
+        let Some(indexed) = self.nodes.get_mut(node) else {
             return;
         };
-        let mut place = booked.seat.place(&self.campaign, node, now);
-        if place.gives_up {
-            place.gives_up = false;
-            booked.seat.gave_up = place.tally.reason();
+        let mut derived = indexed.state.derive(&self.campaign, node, now);
+        if derived.gives_up {
+            derived.gives_up = false;
+            indexed.state.gave_up = derived.bucket.reason();
         }
-        let load = Load::of(&booked.seat.view, place.tally);
-        let (before, load_before) = (booked.place, booked.load);
-        (booked.place, booked.load) = (place, load);
-        let gone = !booked.seat.view.selected && booked.seat.view.claim.is_none() && booked.seat.pending.is_none();
+        let load = Load::of(&indexed.state.view, derived.bucket);
+        let (before, load_before) = (indexed.derived, indexed.load);
+        (indexed.derived, indexed.load) = (derived, load);
+        let gone =
+            !indexed.state.view.selected && indexed.state.view.claim.is_none() && indexed.state.pending.is_none();
 
         self.counts.leave(before, load_before);
-        self.counts.enter(place, load);
-        if before.tally != Tally::Outside && self.counts.desired == 0 {
+        self.counts.enter(derived, load);
+        if before.bucket != Bucket::Outside && self.counts.desired == 0 {
             self.empty_since = now;
         }
-        replace(&mut self.queue, node, before.turn, place.turn);
-        replace(&mut self.timers, node, before.wake, place.wake);
-        let was_failed = matches!(before.tally, Tally::Failed(_));
-        let is_failed = matches!(place.tally, Tally::Failed(_));
+        replace(&mut self.queue, node, before.turn, derived.turn);
+        replace(&mut self.timers, node, before.wake, derived.wake);
+        let was_failed = matches!(before.bucket, Bucket::Failed(_));
+        let is_failed = matches!(derived.bucket, Bucket::Failed(_));
         change(&mut self.failed, node, was_failed, is_failed);
-        change(&mut self.recalls, node, before.recall.is_some(), place.recall.is_some());
+        change(
+            &mut self.recalls,
+            node,
+            before.recall.is_some(),
+            derived.recall.is_some(),
+        );
         if gone {
-            self.seats.remove(node);
+            self.nodes.remove(node);
         }
     }
 }

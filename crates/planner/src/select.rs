@@ -27,6 +27,8 @@ pub enum SelectBy {
     All,
     /// These; names without a node are passed over.
     Names(BTreeSet<String>),
+    /// Exactly these, chosen once: a name without a node is still one of them, and waits for the node.
+    Fixed(BTreeSet<String>),
     /// Nodes with these labels.
     Labels(LabelRule),
     /// Nodes that run pods with these labels.
@@ -68,7 +70,7 @@ impl Selection {
     pub fn selects(&self, node: NodeTraits<'_>) -> bool {
         let found = match &self.by {
             SelectBy::All => true,
-            SelectBy::Names(names) => names.contains(node.name),
+            SelectBy::Names(names) | SelectBy::Fixed(names) => names.contains(node.name),
             SelectBy::Labels(rule) => rule.matches(node.labels),
             SelectBy::Pods(_) => node.runs_matching_pod,
         };

@@ -20,6 +20,27 @@ pub struct NodeView {
     pub claim: Option<ClaimView>,
     /// When the node's agent last said anything, by its own clock. Only whether it changes matters.
     pub heard: Option<Timestamp>,
+    /// The node has no NodeImage at the moment.
+    pub object_missing: bool,
+}
+
+impl NodeView {
+    /// A node that had succeeded before the campaign was taken up at `started`, and whose NodeImage is gone.
+    pub fn succeeded_before(started: Timestamp) -> Self {
+        Self {
+            selected: true,
+            claim: Some(ClaimView {
+                handed_out: started,
+                answer: Answer::Succeeded,
+                ended: None,
+                bytes_total: None,
+                bytes_done: None,
+                again: false,
+            }),
+            object_missing: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// Something that keeps a node from taking part.
@@ -66,11 +87,13 @@ pub(crate) mod samples {
     use larder_model::ImageRef;
 
     use super::*;
-    use crate::campaign::{Campaign, Ending, PullRules, RESPONSE_TIME};
+    use crate::campaign::{Campaign, Ending, PullRules, RESPONSE_TIME, SecretScope};
     use crate::select::Selection;
+    use crate::task::{NodeTask, TaskImage, Tasks};
 
     /// A job that asks for `nginx:1` on all nodes and ends when they are done.
     pub(crate) fn campaign(parallelism: usize) -> Campaign {
+        let image = TaskImage::new(ImageRef::parse("nginx:1").unwrap(), Vec::new());
         Campaign {
             owner: ObjectReference {
                 uid: Some("uid-1".into()),
@@ -80,7 +103,7 @@ pub(crate) mod samples {
                 api_version: Some("apps.kruise.io/v1beta1".into()),
                 ..ObjectReference::default()
             },
-            image: ImageRef::parse("nginx:1").unwrap(),
+            tasks: Tasks::shared(NodeTask::new(vec![image], Vec::new())),
             selection: Selection::default(),
             parallelism,
             ending: Ending::Always {
@@ -90,7 +113,9 @@ pub(crate) mod samples {
             rules: PullRules::default(),
             max_failures: None,
             secrets: Vec::new(),
+            secret_scope: SecretScope::default(),
             response_time: RESPONSE_TIME,
+            node_timeout: None,
         }
     }
 

@@ -10,11 +10,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::index::Index;
+use crate::engine::Engine;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     Done,
     Absent,
     Refused,
@@ -24,7 +24,7 @@ pub(super) enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     call: &'static str,
-    outcome: Outcome,
+    outcome: CallOutcome,
 }
 
 /// What the core counts. Clones share the numbers.
@@ -34,7 +34,7 @@ pub struct Metrics {
     slots: Gauge,
     nodes: Gauge,
     running_jobs: Gauge,
-    dropped_notes: Gauge,
+    dropped_events: Gauge,
     turns: Histogram,
     longest_turn: Gauge<f64, AtomicU64>,
 }
@@ -46,7 +46,7 @@ impl Default for Metrics {
             slots: Gauge::default(),
             nodes: Gauge::default(),
             running_jobs: Gauge::default(),
-            dropped_notes: Gauge::default(),
+            dropped_events: Gauge::default(),
             // From ten microseconds to ten seconds.
             turns: Histogram::new(exponential_buckets(1e-5, 4.0, 11)),
             longest_turn: Gauge::default(),
@@ -73,7 +73,7 @@ impl Metrics {
         registry.register(
             "dropped_events",
             "Events that were never written",
-            metrics.dropped_notes.clone(),
+            metrics.dropped_events.clone(),
         );
         registry.register(
             "turn_seconds",
@@ -88,12 +88,12 @@ impl Metrics {
         metrics
     }
 
-    pub(super) fn count(&self, call: &'static str, outcome: Outcome) {
+    pub(super) fn count(&self, call: &'static str, outcome: CallOutcome) {
         self.calls.get_or_create(&CallLabels { call, outcome }).inc();
     }
 
-    /// The loop took so long for a turn.
-    pub(super) fn turned(&self, took: Duration) {
+    /// One iteration of the loop took so long.
+    pub(super) fn iterated(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         self.turns.observe(seconds);
         if self.longest_turn.get() < seconds {
@@ -101,19 +101,19 @@ impl Metrics {
         }
     }
 
-    /// Somebody else leads now, and shows what runs.
+    /// Another replica leads now, and shows what runs.
     pub(super) fn step_down(&self) {
         self.slots.set(0);
         self.running_jobs.set(0);
     }
 
-    pub(super) fn show(&self, index: &Index) {
-        let sizes = index.sizes();
+    pub(super) fn show(&self, engine: &Engine) {
+        let sizes = engine.sizes();
         self.slots.set(number(sizes.slots));
         self.nodes.set(number(sizes.nodes));
         self.running_jobs.set(number(sizes.running_jobs));
-        self.dropped_notes
-            .set(i64::try_from(sizes.dropped_notes).unwrap_or(i64::MAX));
+        self.dropped_events
+            .set(i64::try_from(sizes.dropped_events).unwrap_or(i64::MAX));
     }
 }
 

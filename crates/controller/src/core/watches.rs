@@ -11,37 +11,38 @@ use kube::core::error_boundary::InvalidObject;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
+use larder_api::{ImageListPullJob, NodeImage};
+use larder_planner::dialect::Dialect;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::warn;
 
+use crate::engine::{TypedJob, WatchEvent, WatchKind};
 use crate::error_chain::chain;
 use crate::facts::{NodeFacts, PodFacts};
-use crate::index::{Kind, Seen};
+use crate::kinds::KindId;
 
 /// Objects in one page of a list. A page is in memory three times while it is read, and the rest of what is known is small.
 const PAGE: u32 = 100;
 
 /// What a watch shows, and which round of watches it belongs to.
-#[derive(Debug)]
-pub(super) struct Sighting {
+pub(super) struct WatchMessage {
     pub(super) epoch: u64,
-    pub(super) kind: Kind,
-    pub(super) seen: Seen,
+    pub(super) kind: WatchKind,
+    pub(super) event: WatchEvent,
 }
 
 /// All watches of this process.
 pub(super) struct Watches {
     client: Client,
-    sender: mpsc::Sender<Sighting>,
+    sender: mpsc::Sender<WatchMessage>,
     epoch: u64,
-    running: BTreeMap<Kind, AbortHandle>,
+    running: BTreeMap<WatchKind, AbortHandle>,
 }
 
 impl Watches {
-    pub(super) fn new(client: Client, sender: mpsc::Sender<Sighting>) -> Self {
+    pub(super) fn new(client: Client, sender: mpsc::Sender<WatchMessage>) -> Self {
         Self {
             client,
             sender,
@@ -56,27 +57,27 @@ impl Watches {
 
     /// Starts every watch anew, each with a list of what there is.
     pub(super) fn restart(&mut self) {
-        let pods: Vec<Kind> = self
+        let pods: Vec<WatchKind> = self
             .running
             .keys()
-            .filter(|kind| matches!(kind, Kind::Pods(_)))
+            .filter(|kind| matches!(kind, WatchKind::Pods(_)))
             .cloned()
             .collect();
         self.stop();
         self.epoch += 1;
-        for kind in Kind::CLUSTER_WIDE.into_iter().chain(pods) {
+        for kind in WatchKind::cluster_wide().chain(pods) {
             self.start(kind);
         }
     }
 
     /// Watches the pods of these namespaces, and of no others.
     pub(super) fn follow_pods(&mut self, namespaces: &BTreeSet<String>) {
-        let needless = |kind: &Kind| matches!(kind, Kind::Pods(namespace) if !namespaces.contains(namespace));
+        let needless = |kind: &WatchKind| matches!(kind, WatchKind::Pods(namespace) if !namespaces.contains(namespace));
         for (_, task) in self.running.extract_if(.., |kind, _| needless(kind)) {
             task.abort();
         }
         for namespace in namespaces {
-            let kind = Kind::Pods(namespace.clone());
+            let kind = WatchKind::Pods(namespace.clone());
             if !self.running.contains_key(&kind) {
                 self.start(kind);
             }
@@ -89,7 +90,7 @@ impl Watches {
         }
     }
 
-    fn start(&mut self, kind: Kind) {
+    fn start(&mut self, kind: WatchKind) {
         let (client, outlet) = (
             self.client.clone(),
             Outlet {
@@ -99,32 +100,23 @@ impl Watches {
             },
         );
         let task = match &kind {
-            Kind::Node => tokio::spawn(follow(Api::<Node>::all(client), outlet, |node| {
-                Seen::Node(NodeFacts::of(node))
+            WatchKind::Node => tokio::spawn(follow(Api::<Node>::all(client), outlet, |node| {
+                WatchEvent::Node(NodeFacts::of(node))
             })),
-            Kind::NodeImage => tokio::spawn(follow(
+            WatchKind::NodeImage => tokio::spawn(follow(
                 Api::<DeserializeGuard<NodeImage>>::all(client),
                 outlet,
-                |guard| readable(guard, |object| Seen::NodeImage(Box::new(object))),
+                |guard| readable(guard, |object| WatchEvent::NodeImage(Box::new(object))),
             )),
-            Kind::Job => tokio::spawn(follow(
-                Api::<DeserializeGuard<ImagePullJob>>::all(client),
-                outlet,
-                |guard| readable(guard, |job| Seen::Job(Box::new(job))),
-            )),
-            Kind::PrePull => tokio::spawn(follow(
-                Api::<DeserializeGuard<ImagePrePullJob>>::all(client),
-                outlet,
-                |guard| readable(guard, |job| Seen::PrePull(Box::new(job))),
-            )),
-            Kind::List => tokio::spawn(follow(
+            WatchKind::Job(kind) => tokio::spawn((kind.kind().watch)(*kind, client, outlet)),
+            WatchKind::List => tokio::spawn(follow(
                 Api::<DeserializeGuard<ImageListPullJob>>::all(client),
                 outlet,
-                |guard| readable(guard, |list| Seen::List(Box::new(list))),
+                |guard| readable(guard, |list| WatchEvent::List(Box::new(list))),
             )),
-            Kind::Pods(namespace) => {
+            WatchKind::Pods(namespace) => {
                 let pods = Api::<Pod>::namespaced(client, namespace);
-                tokio::spawn(follow(pods, outlet, |pod| Seen::Pod(PodFacts::of(pod))))
+                tokio::spawn(follow(pods, outlet, |pod| WatchEvent::Pod(PodFacts::of(pod))))
             }
         };
         self.running.insert(kind, task.abort_handle());
@@ -137,41 +129,41 @@ impl Drop for Watches {
     }
 }
 
-/// Where one watch tells what it sees.
-struct Outlet {
-    sender: mpsc::Sender<Sighting>,
+/// Where one watch sends its events.
+pub(crate) struct Outlet {
+    sender: mpsc::Sender<WatchMessage>,
     epoch: u64,
-    kind: Kind,
+    kind: WatchKind,
 }
 
 impl Outlet {
-    /// False if nobody listens any more.
-    async fn tell(&self, seen: Seen) -> bool {
-        let sighting = Sighting {
+    /// False if the receiver is gone.
+    async fn send(&self, event: WatchEvent) -> bool {
+        let message = WatchMessage {
             epoch: self.epoch,
             kind: self.kind.clone(),
-            seen,
+            event,
         };
-        self.sender.send(sighting).await.is_ok()
+        self.sender.send(message).await.is_ok()
     }
 }
 
-/// Follows one kind for as long as somebody listens. Errors are tried again with growing pauses.
-async fn follow<K>(api: Api<K>, outlet: Outlet, seen: impl Fn(K) -> Seen)
+/// Follows one kind until the receiver is gone. Errors are tried again with growing pauses.
+async fn follow<K>(api: Api<K>, outlet: Outlet, seen: impl Fn(K) -> WatchEvent)
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut events = pin!(watcher(api, Config::default().page_size(PAGE)).default_backoff());
     let mut trouble = false;
     while let Some(event) = events.next().await {
-        let told = match event {
+        let event = match event {
             Ok(event) => {
                 trouble = false;
                 match event {
-                    Event::Init => Some(Seen::Begin),
-                    Event::InitDone => Some(Seen::Complete),
+                    Event::Init => Some(WatchEvent::ListBegins),
+                    Event::InitDone => Some(WatchEvent::ListComplete),
                     Event::Apply(object) | Event::InitApply(object) => Some(seen(object)),
-                    Event::Delete(object) => Some(Seen::Gone {
+                    Event::Delete(object) => Some(WatchEvent::Gone {
                         namespace: object.namespace().unwrap_or_default(),
                         name: object.name_any(),
                     }),
@@ -184,16 +176,31 @@ where
                 None
             }
         };
-        if let Some(seen) = told
-            && !outlet.tell(seen).await
+        if let Some(event) = event
+            && !outlet.send(event).await
         {
             return;
         }
     }
 }
 
-/// One object that cannot be read stops no other, and is told so.
-fn readable<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>, seen: impl FnOnce(K) -> Seen) -> Seen {
+/// Follows the jobs of one kind.
+pub(crate) async fn follow_jobs<D>(kind: KindId, jobs: Api<DeserializeGuard<D::Object>>, outlet: Outlet)
+where
+    D: Dialect,
+    D::Object: DeserializeOwned,
+{
+    follow(jobs, outlet, |guard| {
+        readable(guard, |job| WatchEvent::Job(TypedJob::<D>::boxed(kind, job)))
+    })
+    .await;
+}
+
+/// One object that cannot be read stops no other; an Event says why.
+fn readable<K: Resource<DynamicType = ()>>(
+    guard: DeserializeGuard<K>,
+    seen: impl FnOnce(K) -> WatchEvent,
+) -> WatchEvent {
     match guard.0 {
         Ok(object) => seen(object),
         Err(InvalidObject { error, metadata }) => {
@@ -207,7 +214,7 @@ fn readable<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>, seen: imp
                 uid: metadata.uid,
                 ..ObjectReference::default()
             };
-            Seen::Unreadable(Box::new(object), error)
+            WatchEvent::Unreadable(Box::new(object), error)
         }
     }
 }
@@ -215,6 +222,8 @@ fn readable<K: Resource<DynamicType = ()>>(guard: DeserializeGuard<K>, seen: imp
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_api::ImagePullJob;
+    use larder_planner::kruise::PullJobs;
     use serde_json::json;
 
     #[test]
@@ -224,7 +233,9 @@ mod tests {
             "metadata": {"name": "job", "namespace": "team", "uid": "u"}, "spec": {"image": 7},
         });
         let guard: DeserializeGuard<ImagePullJob> = serde_json::from_value(object).unwrap();
-        let Seen::Unreadable(object, why) = readable(guard, |job| Seen::Job(Box::new(job))) else {
+        let WatchEvent::Unreadable(object, why) = readable(guard, |job| {
+            WatchEvent::Job(crate::kinds::job::<PullJobs>(job).unwrap())
+        }) else {
             panic!("a number is no image");
         };
         let named = (

@@ -4,20 +4,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Client, ResourceExt as _};
-use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
-use larder_planner::NodeKey;
+use kube::{Client, Resource, ResourceExt as _};
+use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
+use larder_planner::dialect::Dialect;
+use larder_planner::{NodeKey, SecretRef};
 use larder_registry::docker_config::DockerConfig;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::timeout;
 use tracing::{debug, error, warn};
 
-use super::metrics::{Metrics, Outcome};
+use super::metrics::{CallOutcome, Metrics};
+use crate::engine::{JobTarget, JobWrite, JobWriteResult, NewEvent, NodeWrite, NodeWriteResult, SecretRead, TypedJob};
 use crate::error_chain::chain;
-use crate::index::{JobKey, NodeAction, NodeAnswer, Note, ObjectAction, ObjectAnswer, SecretAnswer, SecretKey, Target};
+use crate::lists::{ListTarget, ListWrite, ListWriteResult};
 
 /// No call takes longer; what became of a write that does is found out by reading.
 const CALL: Duration = Duration::from_secs(5);
@@ -25,64 +30,75 @@ const CALL: Duration = Duration::from_secs(5);
 /// Who writes Events.
 const REPORTER: &str = "larder-controller";
 
-/// A class of calls.
-pub(super) type Class = usize;
+/// A class of calls. NodeImages are the bulk of the work; Events must never stand in its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CallClass {
+    Node,
+    Job,
+    Secret,
+    Event,
+}
+
+impl CallClass {
+    /// Calls of the class at a time.
+    const fn max_in_flight(self) -> usize {
+        match self {
+            Self::Node => 64,
+            Self::Job => 16,
+            Self::Secret => 8,
+            Self::Event => 4,
+        }
+    }
+}
 
 /// Something to be read or written.
 pub(super) enum Request {
-    Node(NodeKey, NodeAction),
-    Object(Target, ObjectAction),
-    Secret(SecretKey),
-    Note(Note),
+    Node(NodeKey, NodeWrite),
+    Job(JobTarget, JobWrite),
+    List(ListTarget, ListWrite),
+    Secret(SecretRef),
+    Event(NewEvent),
 }
 
 impl Request {
-    pub(super) const NODE: Class = 0;
-    pub(super) const OBJECT: Class = 1;
-    pub(super) const SECRET: Class = 2;
-    pub(super) const NOTE: Class = 3;
-
-    fn class(&self) -> Class {
+    fn class(&self) -> CallClass {
         match self {
-            Request::Node(..) => Self::NODE,
-            Request::Object(..) => Self::OBJECT,
-            Request::Secret(_) => Self::SECRET,
-            Request::Note(_) => Self::NOTE,
+            Request::Node(..) => CallClass::Node,
+            Request::Job(..) | Request::List(..) => CallClass::Job,
+            Request::Secret(_) => CallClass::Secret,
+            Request::Event(_) => CallClass::Event,
         }
     }
 
-    /// What is answered if the call ends without an answer.
-    fn lost(&self) -> Answer {
+    /// What counts as the result if the call ends without one.
+    fn lost(&self) -> Finished {
+        let why = || "the call ended abnormally; the controller's log has the details".to_owned();
         match self {
-            Request::Node(node, _) => Answer::Node(node.clone(), NodeAnswer::Unknown),
-            Request::Object(target, _) => {
-                let why = "the call ended abnormally; the controller's log has the details".to_owned();
-                Answer::Object(target.clone(), ObjectAnswer::Failed(why))
-            }
-            Request::Secret(key) => Answer::Secret(key.clone(), SecretAnswer::Failed),
-            Request::Note(_) => Answer::Note,
+            Request::Node(node, _) => Finished::Node(node.clone(), NodeWriteResult::Unknown),
+            Request::Job(target, _) => Finished::Job(target.clone(), JobWriteResult::Failed(why())),
+            Request::List(target, _) => Finished::List(target.clone(), ListWriteResult::CreationUnknown(why())),
+            Request::Secret(secret) => Finished::Secret(secret.clone(), SecretRead::Failed),
+            Request::Event(_) => Finished::Event,
         }
     }
 }
 
-/// Calls of each class at a time. NodeImages are the bulk of the work; Events must never stand in its way.
-const ROOM: [usize; 4] = [64, 16, 8, 4];
-
-/// How a request ended.
-pub(super) enum Answer {
-    Node(NodeKey, NodeAnswer),
-    Object(Target, ObjectAnswer),
-    Secret(SecretKey, SecretAnswer),
-    Note,
+/// A request that has ended.
+pub(super) enum Finished {
+    Node(NodeKey, NodeWriteResult),
+    Job(JobTarget, JobWriteResult),
+    List(ListTarget, ListWriteResult),
+    Secret(SecretRef, SecretRead),
+    Event,
 }
 
-/// The calls that are under way.
+/// The calls that are in flight.
 pub(super) struct Writes {
     client: Client,
-    tasks: JoinSet<Answer>,
-    /// Which class each call is of, and what is answered in its place if it panics: whoever asked waits for an answer.
-    under_way: HashMap<Id, (Class, Answer)>,
-    counts: [usize; 4],
+    tasks: JoinSet<Finished>,
+    /// The class of each call, and what counts as its result if it panics.
+    in_flight: HashMap<Id, (CallClass, Finished)>,
+    counts: BTreeMap<CallClass, usize>,
     metrics: Metrics,
 }
 
@@ -91,82 +107,91 @@ impl Writes {
         Self {
             client,
             tasks: JoinSet::new(),
-            under_way: HashMap::new(),
-            counts: [0; 4],
+            in_flight: HashMap::new(),
+            counts: BTreeMap::new(),
             metrics,
         }
     }
 
-    pub(super) fn has_room(&self, class: Class) -> bool {
-        self.counts[class] < ROOM[class]
+    pub(super) fn has_room(&self, class: CallClass) -> bool {
+        self.counts.get(&class).copied().unwrap_or(0) < class.max_in_flight()
     }
 
     pub(super) fn send(&mut self, request: Request) {
         let (class, lost) = (request.class(), request.lost());
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let task = match request {
-            Request::Node(node, action) => self.tasks.spawn(async move {
-                let answer = node_image(client, &node, action, &metrics).await;
-                Answer::Node(node, answer)
-            }),
-            Request::Object(target, action) => self.tasks.spawn(async move {
-                let answer = object(client, &target, action, &metrics).await;
-                Answer::Object(target, answer)
-            }),
-            Request::Secret(key) => self.tasks.spawn(async move {
-                let answer = secret(client, &key, &metrics).await;
-                Answer::Secret(key, answer)
-            }),
-            Request::Note(note) => self.tasks.spawn(async move {
-                write_note(client, note, &metrics).await;
-                Answer::Note
-            }),
-        };
-        self.counts[class] += 1;
-        self.under_way.insert(task.id(), (class, lost));
+        let task = self.tasks.spawn(async move {
+            match request {
+                Request::Node(node, write) => {
+                    let result = write_node_image(client, &node, write, &metrics).await;
+                    Finished::Node(node, result)
+                }
+                Request::Job(target, write) => {
+                    let kind = target.key.kind.kind();
+                    let result = (kind.write)(client, target.clone(), write, metrics).await;
+                    Finished::Job(target, result)
+                }
+                Request::List(target, write) => {
+                    let result = write_list(client, &target, write, &metrics).await;
+                    Finished::List(target, result)
+                }
+                Request::Secret(secret) => {
+                    let read = get_secret(client, &secret, &metrics).await;
+                    Finished::Secret(secret, read)
+                }
+                Request::Event(event) => {
+                    write_event(client, event, &metrics).await;
+                    Finished::Event
+                }
+            }
+        });
+        *self.counts.entry(class).or_default() += 1;
+        self.in_flight.insert(task.id(), (class, lost));
     }
 
-    /// The next answer; None while nothing is under way.
-    pub(super) async fn answered(&mut self) -> Option<Answer> {
+    /// The next call that finishes; None while none is in flight.
+    pub(super) async fn finished(&mut self) -> Option<Finished> {
         loop {
             let ended = self.tasks.join_next_with_id().await?;
-            if let Some(answer) = self.ended(ended) {
-                return Some(answer);
+            if let Some(finished) = self.ended(ended) {
+                return Some(finished);
             }
         }
     }
 
-    /// An answer that is there.
-    pub(super) fn answered_already(&mut self) -> Option<Answer> {
+    /// A call that has finished.
+    pub(super) fn already_finished(&mut self) -> Option<Finished> {
         loop {
             let ended = self.tasks.try_join_next_with_id()?;
-            if let Some(answer) = self.ended(ended) {
-                return Some(answer);
+            if let Some(finished) = self.ended(ended) {
+                return Some(finished);
             }
         }
     }
 
-    fn ended(&mut self, ended: Result<(Id, Answer), JoinError>) -> Option<Answer> {
-        let (id, answer) = match ended {
-            Ok((id, answer)) => (id, Some(answer)),
+    fn ended(&mut self, ended: Result<(Id, Finished), JoinError>) -> Option<Finished> {
+        let (id, finished) = match ended {
+            Ok((id, finished)) => (id, Some(finished)),
             Err(error) => {
                 error!(error = %error, "a call ended abnormally; this is a bug");
                 (error.id(), None)
             }
         };
-        let (class, lost) = self.under_way.remove(&id)?;
-        self.counts[class] -= 1;
-        Some(answer.unwrap_or(lost))
+        let (class, lost) = self.in_flight.remove(&id)?;
+        if let Some(count) = self.counts.get_mut(&class) {
+            *count -= 1;
+        }
+        Some(finished.unwrap_or(lost))
     }
 
-    /// Waits for what is under way; each call has its own limit.
+    /// Waits for what is in flight; each call has its own limit.
     pub(super) async fn finish(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
 /// How a call to the API server ended.
-enum Called<T> {
+enum CallResult<T> {
     Done(T),
     Absent,
     Refused(String),
@@ -175,81 +200,84 @@ enum Called<T> {
     Unknown(String),
 }
 
-async fn call<T>(what: &'static str, metrics: &Metrics, future: impl Future<Output = kube::Result<T>>) -> Called<T> {
+async fn call<T>(
+    what: &'static str,
+    metrics: &Metrics,
+    future: impl Future<Output = kube::Result<T>>,
+) -> CallResult<T> {
     let called = match timeout(CALL, future).await {
-        Err(_) => Called::Unknown("no answer within five seconds".to_owned()),
-        Ok(Ok(value)) => Called::Done(value),
-        Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Called::Absent,
+        Err(_) => CallResult::Unknown("no answer within five seconds".to_owned()),
+        Ok(Ok(value)) => CallResult::Done(value),
+        Ok(Err(kube::Error::Api(status))) if status.is_not_found() => CallResult::Absent,
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
             warn!(
                 call = what,
                 message = status.message,
                 "the API server does not let the controller do this"
             );
-            Called::Forbidden(status.message.clone())
+            CallResult::Forbidden(status.message.clone())
         }
         Ok(Err(kube::Error::Api(status))) if (400..500).contains(&status.code) && status.code != 429 => {
-            Called::Refused(status.message.clone())
+            CallResult::Refused(status.message.clone())
         }
-        Ok(Err(error)) => Called::Unknown(chain(&error)),
+        Ok(Err(error)) => CallResult::Unknown(chain(&error)),
     };
     metrics.count(
         what,
         match &called {
-            Called::Done(_) => Outcome::Done,
-            Called::Absent => Outcome::Absent,
-            Called::Refused(_) => Outcome::Refused,
-            Called::Forbidden(_) | Called::Unknown(_) => Outcome::Unknown,
+            CallResult::Done(_) => CallOutcome::Done,
+            CallResult::Absent => CallOutcome::Absent,
+            CallResult::Refused(_) => CallOutcome::Refused,
+            CallResult::Forbidden(_) | CallResult::Unknown(_) => CallOutcome::Unknown,
         },
     );
     called
 }
 
-async fn node_image(client: Client, node: &NodeKey, action: NodeAction, metrics: &Metrics) -> NodeAnswer {
+async fn write_node_image(client: Client, node: &NodeKey, write: NodeWrite, metrics: &Metrics) -> NodeWriteResult {
     let api = Api::<NodeImage>::all(client);
-    let called = match action {
-        NodeAction::Create(object) => {
+    let called = match write {
+        NodeWrite::Create(object) => {
             match call("nodeimage_create", metrics, api.create(&PostParams::default(), &object)).await {
-                // Somebody was faster.
-                Called::Refused(_) => call("nodeimage_get", metrics, api.get(node)).await,
+                // Another writer may have been faster.
+                CallResult::Refused(refusal) => match call("nodeimage_get", metrics, api.get(node)).await {
+                    CallResult::Absent => CallResult::Refused(refusal),
+                    called => called,
+                },
                 called => called,
             }
         }
-        NodeAction::Delete { uid } => {
+        NodeWrite::Delete { uid } => {
             let deleted = call("nodeimage_delete", metrics, api.delete(node, &delete(uid))).await;
             return match deleted {
-                Called::Done(_) | Called::Absent => NodeAnswer::Absent,
-                Called::Refused(message) => NodeAnswer::Refused(message),
-                Called::Forbidden(error) | Called::Unknown(error) => unknown(node, &error),
+                CallResult::Done(_) | CallResult::Absent => NodeWriteResult::Absent,
+                CallResult::Refused(message) => NodeWriteResult::Refused(message),
+                CallResult::Forbidden(error) | CallResult::Unknown(error) => unknown(node, &error),
             };
         }
-        NodeAction::Patch(patch) => match json_patch(patch) {
+        NodeWrite::Patch(patch) => match json_patch(patch) {
             Some(patch) => {
-                call(
-                    "nodeimage_patch",
-                    metrics,
-                    api.patch(node, &PatchParams::default(), &patch),
-                )
-                .await
+                let params = PatchParams::default();
+                call("nodeimage_patch", metrics, api.patch(node, &params, &patch)).await
             }
-            None => Called::Refused("the patch cannot be read".to_owned()),
+            None => CallResult::Refused("the patch cannot be read".to_owned()),
         },
-        NodeAction::Look => call("nodeimage_get", metrics, api.get(node)).await,
+        NodeWrite::Read => call("nodeimage_get", metrics, api.get(node)).await,
     };
     match called {
-        Called::Done(object) => NodeAnswer::Object(Box::new(object)),
-        Called::Absent => NodeAnswer::Absent,
-        Called::Refused(message) => NodeAnswer::Refused(message),
-        Called::Forbidden(error) | Called::Unknown(error) => unknown(node, &error),
+        CallResult::Done(object) => NodeWriteResult::Object(Box::new(object)),
+        CallResult::Absent => NodeWriteResult::Absent,
+        CallResult::Refused(message) => NodeWriteResult::Refused(message),
+        CallResult::Forbidden(error) | CallResult::Unknown(error) => unknown(node, &error),
     }
 }
 
-fn unknown(node: &NodeKey, error: &str) -> NodeAnswer {
+fn unknown(node: &NodeKey, error: &str) -> NodeWriteResult {
     debug!(
         node = &**node,
         error, "nobody knows whether a NodeImage was written; it is read again"
     );
-    NodeAnswer::Unknown
+    NodeWriteResult::Unknown
 }
 
 fn json_patch(patch: Value) -> Option<Patch<NodeImage>> {
@@ -267,118 +295,120 @@ fn delete(uid: Option<String>) -> DeleteParams {
     }
 }
 
-async fn object(client: Client, target: &Target, action: ObjectAction, metrics: &Metrics) -> ObjectAnswer {
+/// Writes a job's own object.
+pub(crate) async fn write_job<D>(client: Client, target: JobTarget, write: JobWrite, metrics: Metrics) -> JobWriteResult
+where
+    D: Dialect,
+    D::Object: DeserializeOwned,
+{
+    let JobTarget { key, uid } = target;
+    let api = api_of::<D::Object>(client, &key.namespace);
     let params = PatchParams::default();
-    match target {
-        Target::Job(key) => {
-            let api = Api::<ImagePullJob>::namespaced(client, &key.namespace);
-            job(api, &key.name, action, metrics, ObjectAnswer::Job).await
+    let called = match write {
+        JobWrite::Status(patch) => {
+            let patch = Patch::Merge(patch);
+            call("job_status", &metrics, api.patch_status(&key.name, &params, &patch)).await
         }
-        Target::PrePull(key) => {
-            let api = Api::<ImagePrePullJob>::all(client);
-            job(api, &key.name, action, metrics, ObjectAnswer::PrePull).await
+        JobWrite::Patch(patch) => match serde_json::from_value(patch) {
+            Ok(patch) => {
+                let patch = Patch::<DynamicObject>::Json(patch);
+                call("job_patch", &metrics, api.patch(&key.name, &params, &patch)).await
+            }
+            Err(error) => CallResult::Refused(error.to_string()),
+        },
+        JobWrite::Delete => {
+            let deleted = call("job_delete", &metrics, api.delete(&key.name, &delete(Some(uid)))).await;
+            return match deleted {
+                CallResult::Done(_) | CallResult::Absent => JobWriteResult::Absent,
+                CallResult::Refused(error) | CallResult::Forbidden(error) | CallResult::Unknown(error) => {
+                    JobWriteResult::Failed(error)
+                }
+            };
         }
-        Target::List(key) => {
-            let lists = Api::<ImageListPullJob>::namespaced(client.clone(), &key.namespace);
-            let jobs = Api::<ImagePullJob>::namespaced(client, &key.namespace);
-            match action {
-                ObjectAction::Status(patch) => {
-                    let patch = Patch::Merge(patch);
-                    answer(
-                        call("list_status", metrics, lists.patch_status(&key.name, &params, &patch)).await,
-                        ObjectAnswer::List,
-                    )
-                }
-                ObjectAction::CreateChild(child) => {
-                    let created = call("child_create", metrics, jobs.create(&PostParams::default(), &child)).await;
-                    match created {
-                        Called::Absent => ObjectAnswer::Failed("the namespace is gone".to_owned()),
-                        created => answer(created, ObjectAnswer::Job),
-                    }
-                }
-                ObjectAction::DeleteChild { child, uid } => delete_child(jobs, child, uid, metrics).await,
-                ObjectAction::Delete { uid } => deleted(lists, &key.name, uid, metrics).await,
-                ObjectAction::Patch(_) => ObjectAnswer::Failed("a list is not patched".to_owned()),
+    };
+    match called {
+        CallResult::Done(object) => match object.try_parse::<D::Object>() {
+            Ok(object) => JobWriteResult::Object(TypedJob::<D>::boxed(key.kind, object)),
+            Err(error) => JobWriteResult::Failed(error.to_string()),
+        },
+        CallResult::Absent => JobWriteResult::Absent,
+        CallResult::Refused(error) | CallResult::Forbidden(error) | CallResult::Unknown(error) => {
+            JobWriteResult::Failed(error)
+        }
+    }
+}
+
+/// The objects of a kind, in a namespace if the kind has one. Whether it does is known by the job alone, not by its type.
+fn api_of<K: Resource<DynamicType = ()>>(client: Client, namespace: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<K>(&());
+    if namespace.is_empty() {
+        Api::all_with(client, &resource)
+    } else {
+        Api::namespaced_with(client, namespace, &resource)
+    }
+}
+
+/// Writes a list job or one of its children.
+async fn write_list(client: Client, target: &ListTarget, write: ListWrite, metrics: &Metrics) -> ListWriteResult {
+    let ListTarget { key, uid } = target;
+    let lists = Api::<ImageListPullJob>::namespaced(client.clone(), &key.namespace);
+    let jobs = Api::<ImagePullJob>::namespaced(client, &key.namespace);
+    match write {
+        ListWrite::Status(patch) => {
+            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+            match call("list_status", metrics, lists.patch_status(&key.name, &params, &patch)).await {
+                CallResult::Done(list) => ListWriteResult::List(Box::new(list)),
+                other => list_result(other, ListWriteResult::Absent),
+            }
+        }
+        ListWrite::CreateChild(child) => {
+            match call("child_create", metrics, jobs.create(&PostParams::default(), &child)).await {
+                CallResult::Done(child) => ListWriteResult::Child(Box::new(child)),
+                CallResult::Unknown(error) => ListWriteResult::CreationUnknown(error),
+                other => list_result(other, ListWriteResult::Failed("the namespace is gone".to_owned())),
+            }
+        }
+        ListWrite::DeleteChild { child, uid } => {
+            let params = delete(Some(uid));
+            match call("child_delete", metrics, jobs.delete(&child.name, &params)).await {
+                CallResult::Done(_) => ListWriteResult::ChildGone(child),
+                other => list_result(other, ListWriteResult::ChildGone(child)),
+            }
+        }
+        ListWrite::Delete => {
+            let params = delete(Some(uid.clone()));
+            match call("job_delete", metrics, lists.delete(&key.name, &params)).await {
+                CallResult::Done(_) => ListWriteResult::Absent,
+                other => list_result(other, ListWriteResult::Absent),
             }
         }
     }
 }
 
-/// Writes a job that pulls by itself.
-async fn job<K>(
-    api: Api<K>,
-    name: &str,
-    action: ObjectAction,
-    metrics: &Metrics,
-    done: impl FnOnce(Box<K>) -> ObjectAnswer,
-) -> ObjectAnswer
-where
-    K: Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let params = PatchParams::default();
-    let called = match action {
-        ObjectAction::Status(patch) => {
-            let patch = Patch::Merge(patch);
-            call("job_status", metrics, api.patch_status(name, &params, &patch)).await
-        }
-        ObjectAction::Patch(patch) => match serde_json::from_value(patch) {
-            Ok(patch) => call("job_patch", metrics, api.patch(name, &params, &Patch::<K>::Json(patch))).await,
-            Err(error) => Called::Refused(error.to_string()),
-        },
-        ObjectAction::Delete { uid } => return deleted(api, name, uid, metrics).await,
-        ObjectAction::CreateChild(_) | ObjectAction::DeleteChild { .. } => {
-            Called::Refused("a job has no children".to_owned())
-        }
-    };
-    answer(called, done)
-}
-
-async fn delete_child(jobs: Api<ImagePullJob>, child: JobKey, uid: String, metrics: &Metrics) -> ObjectAnswer {
-    let params = delete(Some(uid));
-    match call("child_delete", metrics, jobs.delete(&child.name, &params)).await {
-        Called::Done(_) | Called::Absent => ObjectAnswer::ChildGone(child),
-        Called::Refused(error) | Called::Forbidden(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
-    }
-}
-
-async fn deleted<K>(api: Api<K>, name: &str, uid: String, metrics: &Metrics) -> ObjectAnswer
-where
-    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    match call("job_delete", metrics, api.delete(name, &delete(Some(uid)))).await {
-        Called::Done(_) | Called::Absent => ObjectAnswer::Absent,
-        Called::Refused(error) | Called::Forbidden(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
-    }
-}
-
-fn answer<K>(called: Called<K>, done: impl FnOnce(Box<K>) -> ObjectAnswer) -> ObjectAnswer {
+fn list_result<T>(called: CallResult<T>, absent: ListWriteResult) -> ListWriteResult {
     match called {
-        Called::Done(object) => done(Box::new(object)),
-        Called::Absent => ObjectAnswer::Absent,
-        Called::Refused(error) | Called::Forbidden(error) | Called::Unknown(error) => ObjectAnswer::Failed(error),
+        CallResult::Done(_) | CallResult::Absent => absent,
+        CallResult::Refused(error) | CallResult::Forbidden(error) | CallResult::Unknown(error) => {
+            ListWriteResult::Failed(error)
+        }
     }
 }
 
-async fn secret(client: Client, key: &SecretKey, metrics: &Metrics) -> SecretAnswer {
-    let api = Api::<Secret>::namespaced(client, &key.namespace);
-    match call("secret_get", metrics, api.get(&key.name)).await {
-        Called::Done(secret) => read_secret(&secret),
-        Called::Absent => SecretAnswer::Missing,
-        Called::Forbidden(_) => SecretAnswer::Forbidden,
-        Called::Refused(error) | Called::Unknown(error) => {
-            warn!(
-                namespace = key.namespace,
-                secret = key.name,
-                error,
-                "a pull secret could not be read"
-            );
-            SecretAnswer::Failed
+async fn get_secret(client: Client, secret: &SecretRef, metrics: &Metrics) -> SecretRead {
+    let api = Api::<Secret>::namespaced(client, &secret.namespace);
+    match call("secret_get", metrics, api.get(&secret.name)).await {
+        CallResult::Done(secret) => read_secret(&secret),
+        CallResult::Absent => SecretRead::Missing,
+        CallResult::Forbidden(_) => SecretRead::Forbidden,
+        CallResult::Refused(error) | CallResult::Unknown(error) => {
+            warn!(%secret, error, "a pull secret could not be read");
+            SecretRead::Failed
         }
     }
 }
 
 /// Credentials of a Secret of either docker type, and which state of it they come from.
-pub(crate) fn read_secret(secret: &Secret) -> SecretAnswer {
+pub fn read_secret(secret: &Secret) -> SecretRead {
     let data = |name: &str| secret.data.as_ref().and_then(|data: &BTreeMap<_, _>| data.get(name));
     let config = match (data(".dockerconfigjson"), data(".dockercfg")) {
         (Some(json), _) => DockerConfig::from_config_json(&json.0).ok(),
@@ -386,7 +416,7 @@ pub(crate) fn read_secret(secret: &Secret) -> SecretAnswer {
         (None, None) => None,
     };
     let Some(config) = config else {
-        return SecretAnswer::Unreadable;
+        return SecretRead::Unreadable;
     };
     for broken in &config.broken {
         warn!(
@@ -397,7 +427,7 @@ pub(crate) fn read_secret(secret: &Secret) -> SecretAnswer {
     }
     let version = secret.resource_version().unwrap_or_default();
     let uid = secret.uid().unwrap_or_default();
-    SecretAnswer::Present {
+    SecretRead::Present {
         source: format!("{uid}@{version}"),
         entries: config.entries,
     }
@@ -405,25 +435,25 @@ pub(crate) fn read_secret(secret: &Secret) -> SecretAnswer {
 
 /// Each Event is one of its own: a Recorder that lives longer would count those of one reason on one object as the same,
 /// and show the text of the first alone. Their number is bounded before they come here.
-async fn write_note(client: Client, note: Note, metrics: &Metrics) {
+async fn write_event(client: Client, event: NewEvent, metrics: &Metrics) {
     let reporter = Reporter {
         controller: REPORTER.to_owned(),
         instance: None,
     };
     let recorder = Recorder::new(client, reporter);
-    let event = Event {
-        type_: if note.warning {
+    let written = Event {
+        type_: if event.warning {
             EventType::Warning
         } else {
             EventType::Normal
         },
-        reason: note.reason.to_owned(),
-        note: Some(note.text.chars().take(1_000).collect()),
+        reason: event.reason.to_owned(),
+        note: Some(event.text.chars().take(1_000).collect()),
         action: "Pull".to_owned(),
         secondary: None,
     };
-    let published = call("event", metrics, recorder.publish(&event, &note.subject.0)).await;
-    if let Called::Refused(error) | Called::Forbidden(error) | Called::Unknown(error) = published {
+    let published = call("event", metrics, recorder.publish(&written, &event.subject)).await;
+    if let CallResult::Refused(error) | CallResult::Forbidden(error) | CallResult::Unknown(error) = published {
         debug!(error, "an Event could not be written");
     }
 }

@@ -127,7 +127,7 @@ impl Leadership {
 pub struct Election {
     identity: String,
     timing: Timing,
-    seen: Option<Seen>,
+    seen: Option<WatchEvent>,
     /// There was a Lease before, or may have been. If there is none now, somebody deleted it, and its holder may not know
     /// yet and still write. A candidate that starts just then cannot know it either: deleting the Lease of running
     /// replicas and starting another one is the one way to get two writers.
@@ -145,7 +145,7 @@ pub struct Election {
 
 /// What was there when we last looked, and since when it has been so by our own clock.
 #[derive(Debug)]
-struct Seen {
+struct WatchEvent {
     lease: Observed,
     since: Instant,
 }
@@ -218,7 +218,7 @@ impl Election {
         }
         match &mut self.seen {
             Some(seen) if version(&seen.lease) == version(&lease) => {}
-            before => *before = Some(Seen { lease, since: now }),
+            before => *before = Some(WatchEvent { lease, since: now }),
         }
     }
 
@@ -231,7 +231,7 @@ impl Election {
         self.created(now);
         self.creating = false;
         self.existed = true;
-        self.seen = Some(Seen {
+        self.seen = Some(WatchEvent {
             lease: Observed::Present(record),
             since: now,
         });
@@ -285,7 +285,7 @@ impl Election {
     }
 
     /// From when on the lease may be taken.
-    fn free_at(&self, seen: &Seen) -> Instant {
+    fn free_at(&self, seen: &WatchEvent) -> Instant {
         let held_for = match &seen.lease {
             Observed::Present(record) if self.holder(&seen.lease) == Holder::Another => {
                 record.duration.max(self.timing.duration)
@@ -295,7 +295,7 @@ impl Election {
         seen.since + held_for
     }
 
-    fn swap(&self, seen: &Seen) -> Swap {
+    fn swap(&self, seen: &WatchEvent) -> Swap {
         let changes_hands = self.holder(&seen.lease) != Holder::Me;
         let (base, before) = match &seen.lease {
             Observed::Absent => (None, 0),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use larder_model::Reason;
 
-use crate::seat::{Place, Tally};
+use crate::node_state::{Bucket, Derived};
 use crate::view::NodeView;
 
 /// One node that is done counts as this much work.
@@ -42,29 +42,29 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn of(view: &NodeView, tally: Tally) -> Self {
-        let claim = view.claim.filter(|_| tally != Tally::Outside);
+    pub(crate) fn of(view: &NodeView, bucket: Bucket) -> Self {
+        let claim = view.claim.filter(|_| bucket != Bucket::Outside);
         let total = claim.and_then(|claim| claim.bytes_total).unwrap_or(0).max(0);
         let reported = claim.and_then(|claim| claim.bytes_done).unwrap_or(0).clamp(0, total);
         let share =
             || u64::try_from(i128::from(reported) * i128::from(WHOLE - 1) / i128::from(total.max(1))).unwrap_or(0);
-        match tally {
-            Tally::Succeeded => Self {
+        match bucket {
+            Bucket::Succeeded => Self {
                 total,
                 done: total,
                 work: WHOLE,
             },
-            Tally::Failed(_) => Self {
+            Bucket::Failed(_) => Self {
                 total,
                 done: reported,
                 work: WHOLE,
             },
-            Tally::Active | Tally::Waiting(_) => Self {
+            Bucket::Active | Bucket::Waiting(_) => Self {
                 total,
                 done: reported,
                 work: share(),
             },
-            Tally::Outside => Self::default(),
+            Bucket::Outside => Self::default(),
         }
     }
 }
@@ -85,13 +85,13 @@ impl Counts {
         (self.desired as u64 * WHOLE).saturating_sub(self.work)
     }
 
-    pub(crate) fn enter(&mut self, place: Place, load: Load) {
-        if let Some(counter) = self.counter(place.tally) {
+    pub(crate) fn enter(&mut self, derived: Derived, load: Load) {
+        if let Some(counter) = self.counter(derived.bucket) {
             *counter += 1;
         }
-        self.desired += usize::from(place.tally != Tally::Outside);
-        self.slots += usize::from(place.slot);
-        if let Some(reason) = place.tally.reason() {
+        self.desired += usize::from(derived.bucket != Bucket::Outside);
+        self.slots += usize::from(derived.slot);
+        if let Some(reason) = derived.bucket.reason() {
             *self.reasons.entry(reason).or_default() += 1;
         }
         self.bytes_total = self.bytes_total.saturating_add(load.total);
@@ -99,13 +99,13 @@ impl Counts {
         self.work += load.work;
     }
 
-    pub(crate) fn leave(&mut self, place: Place, load: Load) {
-        if let Some(counter) = self.counter(place.tally) {
+    pub(crate) fn leave(&mut self, derived: Derived, load: Load) {
+        if let Some(counter) = self.counter(derived.bucket) {
             *counter -= 1;
         }
-        self.desired -= usize::from(place.tally != Tally::Outside);
-        self.slots -= usize::from(place.slot);
-        if let Some(reason) = place.tally.reason()
+        self.desired -= usize::from(derived.bucket != Bucket::Outside);
+        self.slots -= usize::from(derived.slot);
+        if let Some(reason) = derived.bucket.reason()
             && let Some(count) = self.reasons.get_mut(&reason)
         {
             *count -= 1;
@@ -118,12 +118,12 @@ impl Counts {
         self.work -= load.work;
     }
 
-    fn counter(&mut self, tally: Tally) -> Option<&mut usize> {
-        match tally {
-            Tally::Active => Some(&mut self.active),
-            Tally::Succeeded => Some(&mut self.succeeded),
-            Tally::Failed(_) => Some(&mut self.failed),
-            Tally::Waiting(_) | Tally::Outside => None,
+    fn counter(&mut self, bucket: Bucket) -> Option<&mut usize> {
+        match bucket {
+            Bucket::Active => Some(&mut self.active),
+            Bucket::Succeeded => Some(&mut self.succeeded),
+            Bucket::Failed(_) => Some(&mut self.failed),
+            Bucket::Waiting(_) | Bucket::Outside => None,
         }
     }
 }

@@ -32,7 +32,7 @@ fn handed_out(steps: &[Step]) -> Vec<usize> {
 /// The write of a hand-out came back, and the node answers.
 fn take_up(progress: &mut Progress, number: usize, answer: Answer, seconds: i64) {
     progress.node_changed(&node(number), ordered(at(seconds), answer), at(seconds));
-    progress.settle(&node(number), Outcome::Done, at(seconds));
+    progress.settle(&node(number), OrderResult::Done, at(seconds));
 }
 
 #[rstest]
@@ -71,7 +71,7 @@ fn a_slot_is_taken_until_the_outcome_of_the_write_is_known() {
 fn a_refused_write_frees_the_slot_and_the_node_comes_later() {
     let mut progress = fleet(1, 2);
     assert_eq!(handed_out(&progress.decide(9, at(0))), [0]);
-    progress.settle(&node(0), Outcome::Refused(Reason::Internal), at(1));
+    progress.settle(&node(0), OrderResult::Refused(Reason::Internal), at(1));
     assert_eq!(handed_out(&progress.decide(9, at(1))), [1]);
     take_up(&mut progress, 1, Answer::Succeeded, 2);
     assert!(progress.decide(9, at(60)).is_empty());
@@ -90,7 +90,7 @@ fn an_order_that_nobody_takes_up_passes_its_slot_on() {
     // Still visible in the API until the write is known.
     assert_eq!(progress.counts().slots, 1);
     progress.node_changed(&node(0), able(), at(31));
-    progress.settle(&node(0), Outcome::Done, at(31));
+    progress.settle(&node(0), OrderResult::Done, at(31));
     assert_eq!(handed_out(&progress.decide(9, at(31))), [1]);
     assert_eq!(progress.counts().reasons, [(Reason::Unresponsive, 1)].into());
 }
@@ -108,7 +108,7 @@ fn a_silent_node_comes_again_after_the_others_and_fails_after_the_response_time(
                 }
                 Step::Withdraw(_) => {
                     progress.node_changed(&node(0), able(), at(second));
-                    progress.settle(&node(0), Outcome::Done, at(second));
+                    progress.settle(&node(0), OrderResult::Done, at(second));
                 }
             }
         }
@@ -127,7 +127,7 @@ fn an_order_of_long_ago_does_not_make_a_node_fail_at_once() {
     take_up(&mut progress, 0, Answer::Unanswered, 0);
     assert_eq!(progress.decide(9, at(long_after)), [Step::Withdraw(node(0))]);
     progress.node_changed(&node(0), able(), at(long_after + 1));
-    progress.settle(&node(0), Outcome::Done, at(long_after + 1));
+    progress.settle(&node(0), OrderResult::Done, at(long_after + 1));
     assert_eq!(progress.counts().failed, 0);
     assert_eq!(progress.counts().reasons, [(Reason::Unresponsive, 1)].into());
     assert!(progress.end(at(long_after + 1)).is_none());
@@ -190,7 +190,7 @@ fn a_hold_stops_handing_out_and_nothing_else() {
     progress.hold(Some(Hold::FleetPaused));
     assert_eq!(progress.decide(9, at(30)), [Step::Withdraw(node(0))]);
     progress.node_changed(&node(0), able(), at(30));
-    progress.settle(&node(0), Outcome::Done, at(30));
+    progress.settle(&node(0), OrderResult::Done, at(30));
     assert!(progress.decide(9, at(31)).is_empty());
     progress.hold(None);
     assert_eq!(handed_out(&progress.decide(9, at(31))), [1]);
@@ -280,16 +280,16 @@ fn view(kind: u8, now: i64) -> NodeView {
 fn recomputed(progress: &Progress, now: Timestamp) -> Progress {
     let mut fresh = Progress::new(progress.campaign.clone(), progress.started);
     fresh.empty_since = progress.empty_since;
-    for (name, booked) in &progress.seats {
-        let seat = booked.seat.clone();
-        fresh.seats.insert(
+    for (name, indexed) in &progress.nodes {
+        let state = indexed.state.clone();
+        fresh.nodes.insert(
             name.clone(),
-            Box::new(Booked {
-                seat,
-                ..Booked::default()
+            Box::new(IndexedNode {
+                state,
+                ..IndexedNode::default()
             }),
         );
-        fresh.rebook(name, now);
+        fresh.reindex(name, now);
     }
     fresh
 }
@@ -315,9 +315,9 @@ proptest! {
         for happening in history {
             match happening {
                 Happening::View(number, kind) => progress.node_changed(&node(number), view(kind, now), at(now)),
-                Happening::Settle(number, true) => progress.settle(&node(number), Outcome::Done, at(now)),
+                Happening::Settle(number, true) => progress.settle(&node(number), OrderResult::Done, at(now)),
                 Happening::Settle(number, false) => {
-                    progress.settle(&node(number), Outcome::Refused(Reason::Internal), at(now));
+                    progress.settle(&node(number), OrderResult::Refused(Reason::Internal), at(now));
                 }
                 Happening::Decide(allowance) => drop(progress.decide(allowance, at(now))),
                 Happening::Pass(seconds) => now += seconds,
@@ -342,13 +342,13 @@ proptest! {
                 // The API shows no order that was not handed out.
                 Happening::View(number, kind) => {
                     let shown = view(kind, now);
-                    let pending = progress.seats.get(&node(number)).is_some_and(|booked| booked.place.slot);
+                    let pending = progress.nodes.get(&node(number)).is_some_and(|indexed| indexed.derived.slot);
                     if shown.claim.is_none() && !pending || pending && shown.claim.is_some() {
                         progress.node_changed(&node(number), shown, at(now));
                     }
                 }
                 Happening::Settle(number, ok) => {
-                    let outcome = if ok { Outcome::Done } else { Outcome::Refused(Reason::Internal) };
+                    let outcome = if ok { OrderResult::Done } else { OrderResult::Refused(Reason::Internal) };
                     progress.settle(&node(number), outcome, at(now));
                 }
                 Happening::Decide(allowance) => {
@@ -409,7 +409,7 @@ proptest! {
                     }
                     Step::Withdraw(name) => {
                         progress.node_changed(&name, able(), at(now));
-                        progress.settle(&name, Outcome::Done, at(now));
+                        progress.settle(&name, OrderResult::Done, at(now));
                     }
                 }
             }

@@ -8,7 +8,7 @@ use larder_api::contract::Answer;
 use larder_model::Reason;
 use rstest::rstest;
 
-use super::{Outcome, Progress, Step};
+use super::{OrderResult, Progress, Step};
 use crate::campaign::Campaign;
 use crate::finish::End;
 use crate::view::samples::{able, at, blocked, campaign, node, ordered};
@@ -125,7 +125,7 @@ impl Fleet {
                 self.at_once += 1;
                 self.most_at_once = self.most_at_once.max(self.at_once);
                 self.progress.node_changed(&name, ordered(now, Answer::Unanswered), now);
-                self.progress.settle(&name, Outcome::Done, now);
+                self.progress.settle(&name, OrderResult::Done, now);
                 if let Node::Alive(seconds) = self.nodes[&name] {
                     self.pulls += 1;
                     self.later(now + TAKE_UP, Event::Says(name.clone(), now, Answer::Pulling));
@@ -136,7 +136,7 @@ impl Fleet {
             Event::TakenBack(name) => {
                 self.at_once -= 1;
                 self.progress.node_changed(&name, at_rest(self.nodes[&name]), now);
-                self.progress.settle(&name, Outcome::Done, now);
+                self.progress.settle(&name, OrderResult::Done, now);
             }
             Event::Says(name, handed_out, answer) => {
                 self.at_once -= usize::from(answer == Answer::Succeeded);

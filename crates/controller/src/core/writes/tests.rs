@@ -17,22 +17,22 @@ fn bug() -> Result<http::Response<Body>, Infallible> {
 }
 
 #[tokio::test]
-async fn a_call_that_panics_is_answered_and_gives_its_room_back() {
+async fn a_call_that_panics_finishes_and_gives_its_room_back() {
     let mut writes = Writes::new(broken(), Metrics::default());
-    for number in 0..2 * ROOM[Request::NODE] {
-        assert!(writes.has_room(Request::NODE), "call {number}");
+    for number in 0..2 * CallClass::Node.max_in_flight() {
+        assert!(writes.has_room(CallClass::Node), "call {number}");
         let node = NodeKey::from(format!("node-{number}"));
-        writes.send(Request::Node(node.clone(), NodeAction::Look));
-        match writes.answered().await {
-            Some(Answer::Node(answered, NodeAnswer::Unknown)) => assert_eq!(answered, node),
-            _ => panic!("whoever asked waits for an answer"),
+        writes.send(Request::Node(node.clone(), NodeWrite::Read));
+        match writes.finished().await {
+            Some(Finished::Node(finished, NodeWriteResult::Unknown)) => assert_eq!(finished, node),
+            _ => panic!("the engine waits for a result"),
         }
     }
-    let key = SecretKey {
+    let secret = SecretRef {
         namespace: "team".into(),
         name: "pull".into(),
     };
-    writes.send(Request::Secret(key));
-    let answer = writes.answered().await;
-    assert!(matches!(answer, Some(Answer::Secret(_, SecretAnswer::Failed))));
+    writes.send(Request::Secret(secret));
+    let finished = writes.finished().await;
+    assert!(matches!(finished, Some(Finished::Secret(_, SecretRead::Failed))));
 }

@@ -1,0 +1,193 @@
+//! The engine: everything the controller knows, and what follows from it. Synchronous: what was observed goes in, what is
+//! to be written comes out, and nothing here waits for anything. It knows no kind of job; a [`Job`] erases the kind.
+//!
+//! | module | holds or decides |
+//! |---|---|
+//! | [`sync`] | which kinds were listed completely |
+//! | [`observe`] | which part an event of a watch concerns |
+//! | [`nodes`], [`compressed_node_image`], [`strip`] | per node: facts of its Node, its NodeImage, orders on their way |
+//! | [`node_views`] | how a campaign sees a node |
+//! | [`node_writes`] | the writes of NodeImages, and what became of them |
+//! | [`jobs`], [`job`] | per job: its object, its state, its campaign's progress |
+//! | [`job_step`] | one look at a job: read, hand out, end |
+//! | [`job_writes`], [`write_throttle`] | the writes of jobs' own objects |
+//! | [`fleet_limit`] | the slots of all jobs, and which job gets the next one |
+//! | [`secrets`], [`pull_secrets`] | what Secrets hold, and what that means for jobs |
+//! | [`credentials`] | credentials, sealed to nodes |
+//! | [`pods`] | per namespace with a podSelector job: where its pods run |
+//! | [`results`], [`events`] | new results in NodeImages, and Events |
+//! | [`work_queue`], [`resync`] | what has to be looked at, at once, later, or again |
+//! | [`explain`] | what the planner says of every node, for `larder why` |
+//!
+//! A change on one node touches that node and the jobs that select it, and nothing else.
+
+mod compressed_node_image;
+mod credentials;
+mod events;
+mod explain;
+mod fleet_limit;
+mod job;
+mod job_step;
+mod job_writes;
+mod jobs;
+mod node_views;
+mod node_writes;
+mod nodes;
+mod observe;
+mod pods;
+mod pull_secrets;
+mod results;
+mod resync;
+mod secrets;
+mod strip;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod work_queue;
+mod write_throttle;
+
+use std::num::NonZeroUsize;
+
+use jiff::Timestamp;
+use kube::core::ObjectMeta;
+
+pub use self::events::{EventRecorder, NewEvent};
+use self::fleet_limit::FleetLimit;
+pub(crate) use self::job::object_of;
+pub use self::job::{Job, TypedJob};
+pub use self::job_writes::{JobTarget, JobWrite, JobWriteResult};
+use self::jobs::Jobs;
+pub use self::jobs::{JobId, JobKey};
+pub use self::node_writes::{NodeWrite, NodeWriteResult};
+use self::nodes::Nodes;
+use self::pods::Pods;
+use self::resync::Resync;
+pub use self::secrets::SecretRead;
+use self::secrets::Secrets;
+pub(crate) use self::sync::{Sync, object_name};
+pub use self::sync::{WatchEvent, WatchKind};
+pub(crate) use self::work_queue::Timers;
+use self::work_queue::WorkQueue;
+pub(crate) use self::write_throttle::WriteThrottle;
+
+/// The message of a job while jobs are not served.
+pub(crate) const GATE_OFF: &str = "feature gate ImagePullJobGate is off";
+
+/// What holds for all jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Pulls at once in the whole fleet.
+    pub max_active_pulls: Option<NonZeroUsize>,
+    /// Start no new pulls.
+    pub pause: bool,
+    /// Serve jobs at all.
+    pub serve_jobs: bool,
+    /// CloudCore may write for all edge nodes: nothing is sealed for them.
+    pub accept_cloudcore: bool,
+}
+
+/// Everything the controller knows.
+pub struct Engine {
+    limits: Limits,
+    sync: Sync,
+    nodes: Nodes,
+    jobs: Jobs,
+    fleet_limit: FleetLimit,
+    secrets: Secrets,
+    pods: Pods,
+    events: EventRecorder,
+    queue: WorkQueue,
+    resync: Resync,
+}
+
+impl Engine {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            fleet_limit: FleetLimit::new(limits.max_active_pulls),
+            limits,
+            sync: Sync::default(),
+            nodes: Nodes::default(),
+            jobs: Jobs::default(),
+            secrets: Secrets::default(),
+            pods: Pods::default(),
+            events: EventRecorder::default(),
+            queue: WorkQueue::default(),
+            resync: Resync::default(),
+        }
+    }
+
+    /// Whether everything was seen once, so that decisions rest on the whole picture.
+    pub fn is_complete(&self) -> bool {
+        WatchKind::of_engine().all(|kind| self.sync.is_synced(&kind))
+    }
+
+    /// Forgets what was in flight and that anything was seen: another replica may have led in between. The picture counts
+    /// again when every kind was listed anew.
+    pub fn restart(&mut self) {
+        self.sync.restart();
+        self.pods.restart();
+        self.nodes.restart();
+        self.jobs.restart();
+        self.fleet_limit.clear();
+        self.secrets = Secrets::default();
+    }
+
+    /// Decides for everything that has to be looked at.
+    pub fn decide(&mut self, now: Timestamp) {
+        if !self.is_complete() {
+            return;
+        }
+        for node in self.queue.due_nodes(now) {
+            self.queue.node(&node);
+        }
+        self.count_all_slots(now);
+        while let Some(job) = self.queue.next_job(now) {
+            self.decide_job(job, now);
+        }
+    }
+
+    /// The next Secret to read.
+    pub fn next_secret(&mut self) -> Option<larder_planner::SecretRef> {
+        self.secrets.next()
+    }
+
+    /// The Events that are to be written.
+    pub fn events(&mut self) -> &mut EventRecorder {
+        &mut self.events
+    }
+
+    /// When time alone changes something.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        self.is_complete().then(|| self.queue.next_wake()).flatten()
+    }
+
+    /// Whether nodes wait to be looked at.
+    pub fn has_queued_nodes(&self) -> bool {
+        self.is_complete() && self.queue.has_nodes()
+    }
+
+    /// How much there is of everything.
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            slots: self.fleet_limit.taken(),
+            nodes: self.nodes.records().len(),
+            running_jobs: self.jobs.running_count(),
+            dropped_events: self.events.dropped(),
+        }
+    }
+}
+
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub slots: usize,
+    pub nodes: usize,
+    pub running_jobs: usize,
+    pub dropped_events: u64,
+}
+
+/// A resource version as a number; zero where it is none.
+pub(crate) fn revision(metadata: &ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,51 @@
+//! What the planner says of every node, for the one job that an engine has seen.
+
+use jiff::Timestamp;
+use larder_planner::NodeKey;
+use larder_planner::campaign::SecretScope;
+use larder_planner::dialect::Refusal;
+use larder_planner::explain::Explanation;
+use larder_planner::progress::Hold;
+use larder_planner::secret::UnusableSecrets;
+
+use super::Engine;
+use super::jobs::JobState;
+
+impl Engine {
+    /// Explains every node to the one job that this engine has seen; or says why the job is not served. `capped`: the job's
+    /// status says that the whole fleet's limit keeps nodes waiting.
+    pub(crate) fn explain_job(
+        &mut self,
+        unusable: &UnusableSecrets,
+        capped: bool,
+        now: Timestamp,
+    ) -> Result<Vec<(NodeKey, Explanation)>, String> {
+        let Some(id) = self.jobs.ids().next() else {
+            return Err("it was not seen".to_owned());
+        };
+        self.read_job(id, now);
+        self.set_unusable(id, unusable.clone(), now);
+        let Some(record) = self.jobs.get_mut(id) else {
+            return Err("it was not seen".to_owned());
+        };
+        let running = match &mut record.state {
+            JobState::Running(running) => running,
+            JobState::Refused(Refusal::InvalidSpec(why) | Refusal::NoNodesMatched(why) | Refusal::NotServed(why)) => {
+                return Err(why.clone());
+            }
+            JobState::Idle | JobState::Ended(_) | JobState::Leaving(_) => return Err("it does not run".to_owned()),
+        };
+        let whole_job_waits = running.progress.campaign().secret_scope == SecretScope::Campaign;
+        if whole_job_waits && !unusable.is_empty() {
+            running.progress.hold(Some(Hold::Secrets {
+                missing: unusable.missing.iter().map(ToString::to_string).collect(),
+                unreadable: unusable.unreadable.iter().map(ToString::to_string).collect(),
+                forbidden: Vec::new(),
+            }));
+        }
+        running.progress.cap(capped);
+        let nodes = self.nodes.records().iter().filter(|(_, record)| record.image.is_some());
+        let nodes = nodes.map(|(node, record)| (node.clone(), record.dialect_facts()));
+        Ok(record.job.explain(&running.progress, unusable, &nodes.collect(), now))
+    }
+}

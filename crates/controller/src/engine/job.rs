@@ -1,0 +1,287 @@
+//! A job of any kind, as the engine holds it: its object as last seen, and what its dialect keeps while it runs.
+//!
+//! [`Job`] erases the kind; [`TypedJob`] is its only implementation, for every [`Dialect`].
+
+use std::any::Any;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
+use kube::core::ObjectMeta;
+use larder_api::conditions;
+use larder_model::{ImageRef, Reason};
+use larder_planner::campaign::Campaign;
+use larder_planner::dialect::{Dialect, Finished, Fleet, JobStatus as _, NodeFacts, Plan, Refusal, StatusCounts};
+use larder_planner::explain::Explanation;
+use larder_planner::finish::End;
+use larder_planner::report::{Failure, NodeReport};
+use larder_planner::secret::UnusableSecrets;
+use larder_planner::{NodeKey, Progress};
+use serde_json::{Value, json};
+
+use super::jobs::JobKey;
+use crate::kinds::KindId;
+use crate::merge::{difference, json_of};
+
+/// A job of any kind.
+pub trait Job: Any + Send {
+    fn kind(&self) -> KindId;
+    fn metadata(&self) -> &ObjectMeta;
+    /// How entries and Events name it.
+    fn reference(&self) -> ObjectReference;
+    fn foreign_finalizer(&self) -> &'static str;
+    /// The patch that gives its object this status; None if it has it.
+    fn status_patch(&self, status: &JobStatus) -> Option<Value>;
+    /// The counts in its object's status.
+    fn counts(&self) -> StatusCounts;
+    fn started(&self) -> Option<Timestamp>;
+    fn finished(&self) -> Option<Finished>;
+    /// Takes over the object of a job of the same kind.
+    fn replace_object(&mut self, newer: Box<dyn Job>);
+    /// What the job asks for, if that changed: a campaign, and nodes that had succeeded before.
+    fn plan(
+        &mut self,
+        fleet: &dyn Fleet,
+        progress: Option<&Progress>,
+    ) -> Result<Option<(Campaign, Vec<NodeKey>)>, Refusal>;
+    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Campaign>;
+    fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>);
+    fn rephrase(&self, progress: &Progress, image: &ImageRef, handed_out: Timestamp, reason: Reason)
+    -> Option<Failure>;
+    fn end(&self, progress: &Progress, now: Timestamp) -> Option<End>;
+    fn status(
+        &self,
+        progress: &mut Progress,
+        unusable: &UnusableSecrets,
+        end: Option<End>,
+        now: Timestamp,
+    ) -> Option<JobStatus>;
+    fn refused(&self, refusal: &Refusal, now: Timestamp) -> JobStatus;
+    fn explain(
+        &self,
+        progress: &Progress,
+        unusable: &UnusableSecrets,
+        nodes: &BTreeMap<NodeKey, Option<NodeFacts<'_>>>,
+        now: Timestamp,
+    ) -> Vec<(NodeKey, Explanation)>;
+    /// Forgets what the dialect keeps while the job runs.
+    fn stop(&mut self);
+}
+
+/// A status that is to be written.
+#[derive(Clone, Debug)]
+pub struct JobStatus {
+    /// The whole status.
+    value: Value,
+    pub(super) counts: StatusCounts,
+    pub(super) ended: Option<Timestamp>,
+    /// What the condition Failed says, where it is there.
+    pub(super) failure: Option<String>,
+    /// What the job has achieved.
+    pub(super) achievement: String,
+}
+
+/// A job of one kind.
+pub struct TypedJob<D: Dialect> {
+    kind: KindId,
+    object: D::Object,
+    run: Option<D::Run>,
+}
+
+impl<D: Dialect> TypedJob<D> {
+    pub fn boxed(kind: KindId, mut object: D::Object) -> Box<dyn Job> {
+        object.meta_mut().managed_fields = None;
+        Box::new(Self {
+            kind,
+            object,
+            run: None,
+        })
+    }
+
+    fn describe(&self, status: &D::Status) -> JobStatus {
+        let failed = status
+            .conditions()
+            .iter()
+            .find(|condition| condition.type_ == conditions::FAILED);
+        JobStatus {
+            value: json_of(status),
+            counts: status.counts(),
+            ended: status.ended(),
+            failure: failed.map(|condition| condition.message.clone()),
+            achievement: D::achievement(&self.object, status.counts()),
+        }
+    }
+}
+
+/// The object of a job, if it is of this kind.
+pub(crate) fn object_of<D: Dialect>(job: &dyn Job) -> Option<&D::Object> {
+    let job: &dyn Any = job;
+    job.downcast_ref::<TypedJob<D>>().map(|job| &job.object)
+}
+
+impl<D: Dialect> Job for TypedJob<D> {
+    fn kind(&self) -> KindId {
+        self.kind
+    }
+
+    fn metadata(&self) -> &ObjectMeta {
+        self.object.meta()
+    }
+
+    fn reference(&self) -> ObjectReference {
+        let metadata = self.metadata();
+        ObjectReference {
+            api_version: Some(D::Object::api_version(&()).into_owned()),
+            kind: Some(D::Object::kind(&()).into_owned()),
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            ..ObjectReference::default()
+        }
+    }
+
+    fn foreign_finalizer(&self) -> &'static str {
+        D::FOREIGN_FINALIZER
+    }
+
+    fn status_patch(&self, status: &JobStatus) -> Option<Value> {
+        let before = D::status_of(&self.object).map_or_else(|| json!({}), json_of);
+        let changes = difference(&before, &status.value)?;
+        Some(json!({ "metadata": { "uid": self.metadata().uid }, "status": changes }))
+    }
+
+    fn counts(&self) -> StatusCounts {
+        D::status_of(&self.object)
+            .map(larder_planner::dialect::JobStatus::counts)
+            .unwrap_or_default()
+    }
+
+    fn started(&self) -> Option<Timestamp> {
+        D::started(&self.object)
+    }
+
+    fn finished(&self) -> Option<Finished> {
+        D::finished(&self.object)
+    }
+
+    fn replace_object(&mut self, newer: Box<dyn Job>) {
+        let newer: Box<dyn Any> = newer;
+        if let Ok(newer) = newer.downcast::<Self>() {
+            self.object = newer.object;
+        }
+    }
+
+    fn plan(
+        &mut self,
+        fleet: &dyn Fleet,
+        progress: Option<&Progress>,
+    ) -> Result<Option<(Campaign, Vec<NodeKey>)>, Refusal> {
+        let earlier = self.run.as_ref().zip(progress);
+        match D::plan(&self.object, fleet, earlier)? {
+            Plan::Unchanged => Ok(None),
+            Plan::Campaign {
+                campaign,
+                run,
+                succeeded_before,
+            } => {
+                self.run = Some(run);
+                Ok(Some((*campaign, succeeded_before)))
+            }
+        }
+    }
+
+    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Campaign> {
+        D::relabelled(self.run.as_mut()?, progress, node, known)
+    }
+
+    fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>) {
+        if let Some(run) = &mut self.run {
+            D::reported(run, node, report);
+        }
+    }
+
+    fn rephrase(
+        &self,
+        progress: &Progress,
+        image: &ImageRef,
+        handed_out: Timestamp,
+        reason: Reason,
+    ) -> Option<Failure> {
+        D::rephrase(progress, image, handed_out, reason)
+    }
+
+    fn end(&self, progress: &Progress, now: Timestamp) -> Option<End> {
+        D::end(self.run.as_ref()?, progress, now)
+    }
+
+    fn status(
+        &self,
+        progress: &mut Progress,
+        unusable: &UnusableSecrets,
+        end: Option<End>,
+        now: Timestamp,
+    ) -> Option<JobStatus> {
+        let status = D::status(self.run.as_ref()?, &self.object, progress, unusable, end, now);
+        Some(self.describe(&status))
+    }
+
+    fn refused(&self, refusal: &Refusal, now: Timestamp) -> JobStatus {
+        self.describe(&D::refused(&self.object, refusal, now))
+    }
+
+    fn explain(
+        &self,
+        progress: &Progress,
+        unusable: &UnusableSecrets,
+        nodes: &BTreeMap<NodeKey, Option<NodeFacts<'_>>>,
+        now: Timestamp,
+    ) -> Vec<(NodeKey, Explanation)> {
+        let run = self.run.as_ref();
+        run.map(|run| D::explain(run, progress, unusable, nodes, now))
+            .unwrap_or_default()
+    }
+
+    fn stop(&mut self) {
+        self.run = None;
+    }
+}
+
+impl dyn Job {
+    pub fn key(&self) -> JobKey {
+        let metadata = self.metadata();
+        JobKey {
+            kind: self.kind(),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn uid(&self) -> String {
+        self.metadata().uid.clone().unwrap_or_default()
+    }
+
+    /// Whether another object controls it, and takes it along when it goes.
+    pub(super) fn has_controller(&self) -> bool {
+        let mut owners = self.metadata().owner_references.iter().flatten();
+        owners.any(|owner| owner.controller == Some(true))
+    }
+
+    /// Whether its object carries the finalizer of the software that the kind comes from.
+    pub(super) fn has_foreign_finalizer(&self) -> bool {
+        let mut finalizers = self.metadata().finalizers.iter().flatten();
+        finalizers.any(|finalizer| finalizer == self.foreign_finalizer())
+    }
+
+    /// The patch that takes that finalizer off, wherever it stands.
+    pub(super) fn finalizer_patch(&self) -> Option<Value> {
+        let theirs = self.foreign_finalizer();
+        let finalizers = self.metadata().finalizers.as_ref()?;
+        let position = finalizers.iter().position(|finalizer| finalizer == theirs)?;
+        let path = format!("/metadata/finalizers/{position}");
+        Some(json!([
+            { "op": "test", "path": path, "value": theirs },
+            { "op": "remove", "path": path },
+        ]))
+    }
+}

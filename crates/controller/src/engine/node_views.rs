@@ -1,0 +1,282 @@
+//! How a campaign sees a node: whether it selects the node, what keeps the node from taking part, and what the node reports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use larder_api::NodeImage;
+use larder_api::contract::Answer;
+use larder_model::Reason;
+use larder_planner::campaign::{Campaign, SecretScope};
+use larder_planner::node_spec::has_room_for;
+use larder_planner::report::NodeReport;
+use larder_planner::select::{NodeTraits, SelectBy};
+use larder_planner::task::NodeTask;
+use larder_planner::{Block, NodeKey, NodeView};
+
+use super::jobs::Running;
+use super::nodes::{NodeChange, NodeRecord};
+use super::{Engine, JobId};
+use crate::kinds::KindId;
+
+impl Engine {
+    /// Takes in a NodeImage, from the watch or from a write.
+    pub(super) fn observe_image(&mut self, node: &NodeKey, object: NodeImage, from_write: bool, now: Timestamp) {
+        let Some((before, change)) = self.nodes.observe_image(node, object, from_write, now) else {
+            return;
+        };
+        self.record_results(node, before.as_ref(), now);
+        self.nodes.forget_texts(node, |owner| {
+            KindId::of_reference(owner).is_some_and(|kind| kind.kind().quotes_nodes)
+        });
+        self.node_changed(node, &change, now);
+        self.show_to_former_jobs(node, before.as_ref(), now);
+        self.queue.node(node);
+        self.nodes.compress_later(node);
+    }
+
+    /// The NodeImage is gone.
+    pub(super) fn image_gone(&mut self, node: &NodeKey, now: Timestamp) {
+        if self.nodes.get(node).is_none() {
+            return;
+        }
+        let before = self.nodes.image_gone(node);
+        self.reselect_node(node, now);
+        self.show_to_former_jobs(node, before.as_ref(), now);
+        self.queue.node(node);
+    }
+
+    pub(super) fn node_changed(&mut self, node: &NodeKey, change: &NodeChange, now: Timestamp) {
+        match change {
+            NodeChange::Nothing => {}
+            NodeChange::Seen => self.show_node(node, now),
+            NodeChange::Reselect => self.reselect_node(node, now),
+        }
+    }
+
+    /// Looks anew which running jobs select a node, and shows the node to them.
+    pub(super) fn reselect_node(&mut self, node: &NodeKey, now: Timestamp) {
+        for job in self.jobs.running_ids() {
+            self.reselect(job, node, now);
+        }
+    }
+
+    /// Looks anew which nodes a job selects, and shows them to it.
+    pub(super) fn reselect_job(&mut self, job: JobId, now: Timestamp) {
+        let fixed = self
+            .jobs
+            .running(job)
+            .and_then(|running| match &running.progress.campaign().selection.by {
+                SelectBy::Fixed(names) => Some(names.iter().map(|name| NodeKey::from(name.as_str()))),
+                SelectBy::All | SelectBy::Names(_) | SelectBy::Labels(_) | SelectBy::Pods(_) => None,
+            });
+        let mut nodes: BTreeSet<NodeKey> = fixed.into_iter().flatten().collect();
+        nodes.extend(self.nodes.keys());
+        for node in nodes {
+            self.reselect(job, &node, now);
+            self.nodes.compress(&node);
+        }
+    }
+
+    /// Looks anew whether a job selects a node, and shows the node to it.
+    pub(super) fn reselect(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
+        let Some(running) = self.jobs.running(job).filter(|running| running.knows_nodes()) else {
+            return;
+        };
+        let selected = selects(running, node, self.nodes.get(node));
+        let was_selected = match self.nodes.get_mut(node) {
+            Some(record) if selected => !record.jobs.insert(job),
+            Some(record) => record.jobs.remove(&job),
+            None => false,
+        };
+        if selected || was_selected {
+            self.show(job, node, now);
+        }
+        // A job that left the node is taken off its entries.
+        if selected != was_selected {
+            self.queue.node(node);
+        }
+    }
+
+    /// Shows a node to the jobs that select it, and to those that still own an entry: they hold a slot until it is gone.
+    fn show_node(&mut self, node: &NodeKey, now: Timestamp) {
+        let Some(record) = self.nodes.get(node) else {
+            return;
+        };
+        let mut jobs = self.owners_in(record.image.as_ref());
+        jobs.extend(&record.jobs);
+        for job in jobs {
+            self.show(job, node, now);
+        }
+    }
+
+    /// Shows a node to jobs that owned an entry of it and do not select it any more: when the entry is gone, so is the slot.
+    fn show_to_former_jobs(&mut self, node: &NodeKey, before: Option<&NodeImage>, now: Timestamp) {
+        let mut jobs = self.owners_in(before);
+        if let Some(record) = self.nodes.get(node) {
+            jobs.retain(|job| !record.jobs.contains(job));
+        }
+        for job in jobs {
+            self.show(job, node, now);
+        }
+    }
+
+    /// The jobs that own entries of a NodeImage.
+    fn owners_in(&self, image: Option<&NodeImage>) -> BTreeSet<JobId> {
+        let images = image.into_iter().flat_map(|image| image.spec.images.values());
+        let entries = images.flat_map(|image| &image.tags);
+        let owners = entries.flat_map(|entry| &entry.owner_references);
+        let uids = owners.filter_map(|owner| owner.uid.as_ref());
+        uids.filter_map(|uid| self.jobs.id_of_uid(uid)).collect()
+    }
+
+    /// Shows a node to a job, whether or not anything is known of the node.
+    pub(super) fn show(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
+        self.follow_labels(job, node, now);
+        let Some(view) = self.view(job, node, now) else {
+            return;
+        };
+        if let Some(running) = self.jobs.running_mut(job) {
+            running.progress.node_changed(node, view, now);
+            self.queue.job(job);
+        }
+    }
+
+    /// Has a node's task made anew where its labels ask for another one and it was not handed out yet.
+    fn follow_labels(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
+        let record = self.nodes.get(node);
+        let Some(known) = record.and_then(NodeRecord::dialect_facts) else {
+            return;
+        };
+        let Some((job, running)) = self.jobs.running_job_mut(job) else {
+            return;
+        };
+        let campaign = running.progress.campaign();
+        let (task, object) = (campaign.tasks.of(node), record.and_then(NodeRecord::living_image));
+        let report = task
+            .zip(object)
+            .and_then(|(task, object)| task.report(object, campaign.uid()));
+        let has_order = report.is_some() || (task.is_some() && running.progress.has_order(node));
+        if !has_order && let Some(campaign) = job.relabelled(&running.progress, node, known) {
+            running.progress.amend(campaign, now);
+        }
+    }
+
+    fn view(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> Option<NodeView> {
+        let record = self.nodes.get(node);
+        let object = record.and_then(NodeRecord::living_image);
+        let may_seal = object.is_some_and(|object| self.may_seal_for(object));
+        let (kind, running) = self.jobs.running_job_mut(job)?;
+        let progress = &running.progress;
+        let campaign = progress.campaign();
+        let task = campaign.tasks.of(node);
+        let report = task
+            .zip(object)
+            .and_then(|(task, object)| task.report(object, campaign.uid()));
+        let report = report.zip(task).map(|(report, task)| {
+            report.rephrased(task, |image, handed_out, reason| {
+                kind.rephrase(progress, image, handed_out, reason)
+            })
+        });
+        let mut claim = report.as_ref().map(NodeReport::claim_view);
+        let selected = is_selected(campaign, job, node, record);
+        let block = selected.then(|| block(running, node, record, may_seal, now)).flatten();
+        // What a node reported outlives its NodeImage, where it was a success.
+        if object.is_some() || !progress.has_succeeded(node) {
+            kind.reported(node, report.filter(|_| selected));
+        }
+        if let (Some(claim), Some(object)) = (&mut claim, object)
+            && let Answer::Failed(Reason::AuthDenied | Reason::CredentialsUnreadable) = claim.answer
+        {
+            claim.again = self.has_newer_credentials(job, node, object);
+        }
+        let agent = object.and_then(|object| object.status.as_ref()?.agent.as_ref());
+        Some(NodeView {
+            selected,
+            block,
+            claim,
+            heard: agent.and_then(|agent| agent.last_seen.as_ref()).map(|time| time.0),
+            object_missing: object.is_none(),
+        })
+    }
+}
+
+fn is_selected(campaign: &Campaign, job: JobId, node: &NodeKey, record: Option<&NodeRecord>) -> bool {
+    match (&campaign.selection.by, record) {
+        (SelectBy::Fixed(names), _) => names.contains(&**node),
+        (_, record) => record.is_some_and(|record| record.jobs.contains(&job)),
+    }
+}
+
+/// Whether a running job selects a node. A node whose NodeImage is still to be made counts, or a job could end before the
+/// fleet is there.
+fn selects(running: &Running, node: &NodeKey, record: Option<&NodeRecord>) -> bool {
+    let selection = &running.progress.campaign().selection;
+    if let SelectBy::Fixed(names) = &selection.by {
+        return names.contains(&**node);
+    }
+    let Some(record) = record else {
+        return false;
+    };
+    let no_labels = BTreeMap::new();
+    let labels = match (record.living_metadata(), &record.facts) {
+        (Some(metadata), _) => metadata.labels.as_ref(),
+        (None, Some(facts)) if record.has_node() => facts.labels.as_ref(),
+        (None, _) => return false,
+    };
+    selection.selects(NodeTraits {
+        name: node,
+        labels: labels.unwrap_or(&no_labels),
+        taints: record.facts.as_ref().map_or(&[], |facts| &facts.taints),
+        runs_matching_pod: running.pods.as_ref().is_some_and(|pods| pods.contains_key(node)),
+    })
+}
+
+/// What keeps a node from taking part in a job. `may_seal` says whether the node may be sent credentials.
+fn block(
+    running: &Running,
+    node: &NodeKey,
+    record: Option<&NodeRecord>,
+    may_seal: bool,
+    now: Timestamp,
+) -> Option<Block> {
+    let campaign = running.progress.campaign();
+    let started = running.progress.started();
+    let blocked = |reason, since: Option<Timestamp>| {
+        let since = since.unwrap_or(started).clamp(started, now.max(started));
+        Some(Block { reason, since })
+    };
+    let fixed = matches!(campaign.selection.by, SelectBy::Fixed(_));
+    let task = campaign.tasks.of(node);
+    let (Some(record), Some(task)) = (record.filter(|record| !fixed || record.has_node()), task) else {
+        return blocked(Reason::NodeUnsuitable, Some(now));
+    };
+    if let Some(facts) = record.facts.as_ref().filter(|facts| !facts.ready) {
+        return blocked(Reason::NodeNotReady, facts.since);
+    }
+    let Some(object) = record.living_image() else {
+        return blocked(Reason::Unresponsive, None);
+    };
+    let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let Some(status) = &object.status else {
+        return blocked(Reason::Unresponsive, created);
+    };
+    if !has_room_for(object, record.bytes, task) {
+        return blocked(Reason::NodeFull, record.full_since);
+    }
+    let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
+    let mut with_secrets = task.images().iter().filter(|image| !image.secrets.is_empty());
+    let needs_credentials = with_secrets.any(|image| running.progress.has_login(image.image.registry()));
+    if needs_credentials && (!may_seal || key.is_none()) {
+        return blocked(Reason::CredentialsUnreadable, created);
+    }
+    // A Secret is waited for without end, a node for its time.
+    let per_node = campaign.secret_scope == SecretScope::Node;
+    (per_node && lacks_secret(running, task)).then_some(Block {
+        reason: Reason::SecretMissing,
+        since: now,
+    })
+}
+
+fn lacks_secret(running: &Running, task: &NodeTask) -> bool {
+    task.secrets().iter().any(|secret| running.unusable.contains(secret))
+}

@@ -1,0 +1,310 @@
+//! The nodes that the controller knows: the facts of each Node, its NodeImage, the orders on their way to it, and the one
+//! write of the NodeImage that may be in flight.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::ObjectMeta;
+use larder_api::NodeImage;
+use larder_api::contract::{IMAGE_NAMES_MAX, NODE_IMAGE_BYTES_MAX};
+use larder_api::names::FAKE_NODE_IMAGE_LABEL;
+use larder_planner::NodeKey;
+use larder_planner::dialect::{self, Fleet};
+use larder_planner::node_spec::{ENTRY_BYTES, Order};
+
+use super::compressed_node_image::CompressedNodeImage;
+use super::node_writes::{NodeWrite, WriteState};
+use super::strip::{forget_needless, forget_texts};
+use super::{JobId, revision};
+use crate::facts::NodeFacts;
+use crate::merge::json_bytes;
+
+/// NodeImages that stay decompressed: those that something happened to last.
+const DECOMPRESSED: usize = 256;
+
+/// What is known of one node.
+#[derive(Default)]
+pub(super) struct NodeRecord {
+    pub(super) facts: Option<NodeFacts>,
+    pub(super) image: CompressedNodeImage,
+    /// The NodeImage came back from a write of ours: the watch may still be behind it.
+    ahead_of_watch: bool,
+    /// Running jobs that select this node.
+    pub(super) jobs: BTreeSet<JobId>,
+    pub(super) orders: BTreeMap<JobId, Order>,
+    pub(super) write: WriteState,
+    pub(super) full_since: Option<Timestamp>,
+    /// Size of the NodeImage as JSON.
+    pub(super) bytes: usize,
+    /// A hand-written entry was denied with the credentials it had; its Secrets are read again after this moment.
+    pub(super) denied: Option<Timestamp>,
+}
+
+/// All nodes.
+#[derive(Default)]
+pub(super) struct Nodes {
+    /// Boxed: the leaves of a tree are half empty, and a record is large.
+    records: BTreeMap<NodeKey, Box<NodeRecord>>,
+    /// Nodes whose NodeImage is decompressed, in the order in which they were looked at.
+    decompressed: VecDeque<NodeKey>,
+}
+
+/// What an observation changed.
+pub(super) enum NodeChange {
+    /// Nothing that decisions look at.
+    Nothing,
+    /// Something that jobs which select the node want to know.
+    Seen,
+    /// Something that selections look at.
+    Reselect,
+}
+
+impl NodeRecord {
+    /// Whether Kubernetes has a node here that can pull.
+    pub(super) fn has_node(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| !facts.is_virtual)
+    }
+
+    /// The NodeImage, unless it is being deleted.
+    pub(super) fn living_image(&self) -> Option<&NodeImage> {
+        self.living_metadata()?;
+        self.image.as_ref()
+    }
+
+    /// Its metadata, without decompressing the rest.
+    pub(super) fn living_metadata(&self) -> Option<&ObjectMeta> {
+        let metadata = self.image.metadata();
+        metadata.filter(|metadata| metadata.deletion_timestamp.is_none())
+    }
+
+    /// The Node, as a dialect looks at it; None where Kubernetes has no node that can pull.
+    pub(super) fn dialect_facts(&self) -> Option<dialect::NodeFacts<'_>> {
+        static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
+        let facts = self.facts.as_ref().filter(|_| self.has_node())?;
+        let of_image = || self.image.metadata()?.labels.as_ref();
+        Some(dialect::NodeFacts {
+            labels: facts.labels.as_ref().or_else(of_image).unwrap_or(&NO_LABELS),
+            ready: facts.ready,
+        })
+    }
+
+    fn measure(&mut self, now: Timestamp) {
+        self.bytes = self.image.as_ref().map_or(0, json_bytes);
+        let names = self.image.as_ref().map_or(0, |image| image.spec.images.len());
+        let crowded = IMAGE_NAMES_MAX <= names || NODE_IMAGE_BYTES_MAX < self.bytes + ENTRY_BYTES;
+        self.full_since = crowded.then(|| self.full_since.unwrap_or(now));
+    }
+
+    /// A NodeImage for this node, or the deletion of one without a node; None if neither is due. Says nothing about its
+    /// spec.
+    pub(super) fn lifecycle(&self, node: &NodeKey) -> Option<NodeWrite> {
+        match (self.image.metadata(), self.has_node()) {
+            (None, true) => {
+                let mut object = NodeImage::new(node, larder_api::NodeImageSpec::default());
+                object.metadata.labels = self.facts.as_ref().and_then(|facts| facts.labels.clone());
+                Some(NodeWrite::Create(Box::new(object)))
+            }
+            (Some(metadata), false) => {
+                let labels = metadata.labels.as_ref();
+                let fake = labels.is_some_and(|labels| labels.contains_key(FAKE_NODE_IMAGE_LABEL));
+                let deleting = metadata.deletion_timestamp.is_some();
+                (!fake && !deleting).then(|| NodeWrite::Delete {
+                    uid: metadata.uid.clone(),
+                })
+            }
+            (Some(_), true) | (None, false) => None,
+        }
+    }
+
+    /// Keeps the Node's labels only while the NodeImage has others: a fleet's labels are much of what is known of it.
+    fn share_labels(&mut self) {
+        let (Some(facts), Some(metadata)) = (&mut self.facts, self.image.metadata()) else {
+            return;
+        };
+        if facts.labels.is_some() && facts.labels == metadata.labels {
+            facts.labels = None;
+        }
+    }
+
+    /// Takes the Node's labels back from a NodeImage that is about to change or go.
+    fn unshare_labels(&mut self) {
+        if let (Some(facts), Some(metadata)) = (&mut self.facts, self.image.metadata())
+            && facts.labels.is_none()
+        {
+            facts.labels = Some(metadata.labels.clone().unwrap_or_default());
+        }
+    }
+
+    /// The labels that the NodeImage should have, if it has others: those of the Node.
+    pub(super) fn labels_to_write(&self) -> Option<BTreeMap<String, String>> {
+        let mut wanted = self.facts.as_ref()?.labels.clone()?;
+        let now = self.image.metadata()?.labels.clone().unwrap_or_default();
+        let fake = now.get_key_value(FAKE_NODE_IMAGE_LABEL);
+        wanted.extend(fake.map(|(key, value)| (key.clone(), value.clone())));
+        (wanted != now).then_some(wanted)
+    }
+}
+
+impl Nodes {
+    pub(super) fn get(&self, node: &str) -> Option<&NodeRecord> {
+        self.records.get(node).map(|record| &**record)
+    }
+
+    pub(super) fn get_mut(&mut self, node: &str) -> Option<&mut NodeRecord> {
+        self.records.get_mut(node).map(|record| &mut **record)
+    }
+
+    pub(super) fn records(&self) -> &BTreeMap<NodeKey, Box<NodeRecord>> {
+        &self.records
+    }
+
+    pub(super) fn keys(&self) -> Vec<NodeKey> {
+        self.records.keys().cloned().collect()
+    }
+
+    /// The NodeImage of a node, unless it is being deleted.
+    pub(super) fn living_image(&self, node: &str) -> Option<&NodeImage> {
+        self.get(node)?.living_image()
+    }
+
+    /// Nodes on which a job may have an entry. Rarely one on which it has none.
+    pub(super) fn that_may_name(&self, uid: &str) -> Vec<NodeKey> {
+        let named = self.records.iter().filter(|(_, record)| record.image.may_name(uid));
+        named.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Takes in a Node.
+    pub(super) fn observe_node(&mut self, facts: NodeFacts) -> (NodeKey, NodeChange) {
+        let node = NodeKey::from(facts.name.as_str());
+        let record = self.records.entry(node.clone()).or_default();
+        let before = record.facts.replace(facts);
+        record.share_labels();
+        let after = record.facts.as_ref();
+        let taints = |facts: Option<&NodeFacts>| facts.map(|facts| facts.taints.clone());
+        let change = if before.as_ref() == after {
+            NodeChange::Nothing
+        } else if taints(before.as_ref()) != taints(after) || record.image.is_none() {
+            NodeChange::Reselect
+        } else {
+            NodeChange::Seen
+        };
+        (node, change)
+    }
+
+    /// Takes in a NodeImage, from the watch or from a write, and gives back the one before it. None if the object is older
+    /// than what is known.
+    pub(super) fn observe_image(
+        &mut self,
+        node: &NodeKey,
+        mut object: NodeImage,
+        from_write: bool,
+        now: Timestamp,
+    ) -> Option<(Option<NodeImage>, NodeChange)> {
+        forget_needless(&mut object.metadata);
+        let record = self.records.entry(node.clone()).or_default();
+        // The watch may be behind a write, and a write's response behind the watch: what is older is no news. Between two
+        // events of the watch the order counts, for an API server that was restored begins again with small numbers.
+        if let Some(known) = record.image.metadata()
+            && (record.ahead_of_watch || from_write)
+            && known.uid == object.metadata.uid
+            && revision(&object.metadata) < revision(known)
+        {
+            return None;
+        }
+        let relabelled = record.image.metadata().map(|known| &known.labels) != Some(&object.metadata.labels);
+        let leaving = object.metadata.deletion_timestamp.is_some();
+        if relabelled {
+            record.unshare_labels();
+        }
+        let before = record.image.replace(object);
+        record.share_labels();
+        record.ahead_of_watch = from_write;
+        record.measure(now);
+        let change = if relabelled || leaving || before.is_none() {
+            NodeChange::Reselect
+        } else {
+            NodeChange::Seen
+        };
+        Some((before, change))
+    }
+
+    /// Drops the texts of a NodeImage's results, which only Events quote.
+    pub(super) fn forget_texts(&mut self, node: &NodeKey, is_quoted: impl Fn(&ObjectReference) -> bool) {
+        if let Some(record) = self.records.get_mut(node) {
+            record.image.change(|object| forget_texts(object, is_quoted));
+        }
+    }
+
+    /// The Node is gone. False if it was not known.
+    pub(super) fn node_gone(&mut self, node: &NodeKey) -> bool {
+        let record = self.records.get_mut(node);
+        record.is_some_and(|record| record.facts.take().is_some())
+    }
+
+    /// The NodeImage is gone. Gives it back.
+    pub(super) fn image_gone(&mut self, node: &NodeKey) -> Option<NodeImage> {
+        let record = self.records.get_mut(node)?;
+        record.unshare_labels();
+        record.ahead_of_watch = false;
+        record.image.take()
+    }
+
+    /// Forgets a node that has neither a Node nor a NodeImage.
+    pub(super) fn remove(&mut self, node: &NodeKey) {
+        self.records.remove(node);
+    }
+
+    /// A job does not run any more.
+    pub(super) fn forget_job(&mut self, job: JobId) {
+        for record in self.records.values_mut() {
+            record.jobs.remove(&job);
+        }
+    }
+
+    /// Forgets what was asked for and what is in flight.
+    pub(super) fn restart(&mut self) {
+        for record in self.records.values_mut() {
+            record.orders.clear();
+            record.jobs.clear();
+            record.write = WriteState::default();
+            record.ahead_of_watch = false;
+        }
+    }
+
+    /// A node was looked at: its NodeImage is compressed when enough others were looked at after it.
+    pub(super) fn compress_later(&mut self, node: &NodeKey) {
+        self.decompressed.push_back(node.clone());
+        while DECOMPRESSED < self.decompressed.len()
+            && let Some(oldest) = self.decompressed.pop_front()
+        {
+            self.compress(&oldest);
+        }
+    }
+
+    /// Compresses a node's NodeImage.
+    pub(super) fn compress(&mut self, node: &NodeKey) {
+        if let Some(record) = self.records.get_mut(node) {
+            record.image.compress();
+        }
+    }
+}
+
+impl Fleet for Nodes {
+    fn nodes(&self) -> BTreeMap<NodeKey, dialect::NodeFacts<'_>> {
+        let known = self.records.iter();
+        known
+            .filter_map(|(node, record)| Some((node.clone(), record.dialect_facts()?)))
+            .collect()
+    }
+
+    fn claimed_by(&self, uid: &str) -> Vec<(NodeKey, &NodeImage)> {
+        let claimed = |node: NodeKey| {
+            let object = self.get(&node)?.image.as_ref()?;
+            let mut entries = object.spec.images.values().flat_map(|image| &image.tags);
+            let claimed = entries.any(|entry| entry.claim_version(uid).is_some());
+            claimed.then_some((node, object))
+        };
+        self.that_may_name(uid).into_iter().filter_map(claimed).collect()
+    }
+}

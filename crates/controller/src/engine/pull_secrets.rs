@@ -1,0 +1,214 @@
+//! What the Secrets of a job mean for it: whether it may hand out, which nodes wait, and which registries it has no login
+//! for.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use larder_api::names::{KRUISE_SECRET_NAMESPACE, LARDER_NAMESPACE};
+use larder_model::ImageRef;
+use larder_planner::campaign::SecretScope;
+use larder_planner::progress::{Hold, NoLogin};
+use larder_planner::secret::UnusableSecrets;
+use larder_planner::{NodeKey, SecretRef};
+
+use super::credentials::fitting;
+use super::secrets::{GOOD_FOR, LOOK_FOR_MISSING, SecretRead};
+use super::{Engine, JobId};
+
+/// The Secrets of a job, by what is known of them.
+#[derive(Default)]
+struct Survey {
+    unusable: UnusableSecrets,
+    /// The controller may not read these.
+    forbidden: Vec<String>,
+    /// Some are not known yet.
+    reading: bool,
+}
+
+impl Engine {
+    /// Takes in what reading a Secret gave.
+    pub fn secret_read(&mut self, secret: &SecretRef, read: SecretRead, now: Timestamp) {
+        let news = self.secrets.was_read(secret, read, now);
+        for job in self.jobs_that_use(secret) {
+            // A Secret that is as it was is read again and again while a job waits for it, and looking at every node each
+            // time would cost too much.
+            if news {
+                self.find_missing_logins(job);
+                // A node that was denied may now be given something better.
+                self.reselect_job(job, now);
+            }
+            self.queue.job(job);
+        }
+        if news && is_for_hand_written(&secret.namespace) {
+            for node in self.nodes.keys() {
+                self.queue.node(&node);
+            }
+        }
+    }
+
+    /// The Secrets that a job names.
+    pub(super) fn secrets_of(&self, job: JobId) -> Vec<SecretRef> {
+        let running = self.jobs.running(job);
+        running
+            .map(|running| running.progress.campaign().secrets.clone())
+            .unwrap_or_default()
+    }
+
+    fn jobs_that_use(&self, secret: &SecretRef) -> Vec<JobId> {
+        let uses = |job: &JobId| {
+            let running = self.jobs.running(*job);
+            running.is_some_and(|running| running.progress.campaign().secrets.contains(secret))
+        };
+        self.jobs.running_ids().into_iter().filter(uses).collect()
+    }
+
+    /// Has a job's Secrets read where that is due, takes in which of them cannot be used, and says why the job hands out
+    /// nothing, and when to ask again.
+    pub(super) fn check_secrets(&mut self, job: JobId, now: Timestamp) -> (Option<Hold>, Option<Timestamp>) {
+        let secrets = self.secrets_of(job);
+        let recheck = self.recheck_denied(job, &secrets, now);
+        let Some(running) = self.jobs.running(job) else {
+            return (None, None);
+        };
+        let scope = running.progress.campaign().secret_scope;
+        let hands_out =
+            running.progress.wants_allowance() || (scope == SecretScope::Node && running.progress.is_held());
+        let survey = self.survey(&secrets, hands_out, now);
+        let incomplete = !survey.unusable.is_empty() || !survey.forbidden.is_empty() || survey.reading;
+        let look_again = incomplete.then(|| now.checked_add(LOOK_FOR_MISSING).ok()).flatten();
+        let hold = self.hold(scope, &survey);
+        self.set_unusable(job, survey.unusable, now);
+        (hold, [recheck, look_again].into_iter().flatten().min())
+    }
+
+    /// What is known of Secrets. Those that are not there are looked for; those that are, are read again while the job
+    /// hands out.
+    fn survey(&mut self, secrets: &[SecretRef], hands_out: bool, now: Timestamp) -> Survey {
+        let mut survey = Survey::default();
+        for secret in secrets {
+            match self.secrets.known(secret) {
+                Some(SecretRead::Present { .. }) => {
+                    survey.reading |= hands_out && self.secrets.ask(secret, GOOD_FOR, now);
+                    continue;
+                }
+                Some(SecretRead::Missing) => {
+                    survey.unusable.missing.insert(secret.clone());
+                }
+                Some(SecretRead::Unreadable) => {
+                    survey.unusable.unreadable.insert(secret.clone());
+                }
+                Some(SecretRead::Forbidden) => survey.forbidden.push(secret.to_string()),
+                Some(SecretRead::Failed) | None => survey.reading = true,
+            }
+            self.secrets.ask(secret, LOOK_FOR_MISSING, now);
+        }
+        survey
+    }
+
+    fn hold(&self, scope: SecretScope, survey: &Survey) -> Option<Hold> {
+        if self.limits.pause {
+            return Some(Hold::FleetPaused);
+        }
+        let names = |secrets: &BTreeSet<SecretRef>| secrets.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let unusable = match scope {
+            SecretScope::Campaign => &survey.unusable,
+            SecretScope::Node => &UnusableSecrets::default(),
+        };
+        if !unusable.is_empty() || !survey.forbidden.is_empty() {
+            return Some(Hold::Secrets {
+                missing: names(&unusable.missing),
+                unreadable: names(&unusable.unreadable),
+                forbidden: survey.forbidden.clone(),
+            });
+        }
+        survey.reading.then_some(Hold::ReadingSecrets)
+    }
+
+    /// Takes in which Secrets of a job cannot be used; nodes are shown to it again where that decides about them.
+    pub(super) fn set_unusable(&mut self, job: JobId, unusable: UnusableSecrets, now: Timestamp) {
+        let Some(running) = self.jobs.running_mut(job) else {
+            return;
+        };
+        let changed = running.unusable != unusable;
+        running.unusable = unusable;
+        if changed && running.progress.campaign().secret_scope == SecretScope::Node {
+            self.reselect_job(job, now);
+        }
+    }
+
+    /// After a refusal the Secrets are read again, and only then is the refusal final.
+    fn recheck_denied(&mut self, job: JobId, secrets: &[SecretRef], now: Timestamp) -> Option<Timestamp> {
+        let denied = self.jobs.running(job)?.denied?;
+        let again = self.secrets.ask_after(denied, secrets, now);
+        if again.is_none() {
+            self.jobs.running_mut(job)?.denied = None;
+        }
+        again
+    }
+
+    /// Has the Secrets of a node's hand-written entries read, and says when to look again. Entries that were denied try
+    /// again by themselves when they are given other credentials.
+    pub(super) fn read_hand_written_secrets(&mut self, node: &NodeKey, now: Timestamp) -> Option<Timestamp> {
+        let secrets = self.hand_written_secrets_of(node);
+        let mut again: Option<Timestamp> = None;
+        for secret in &secrets {
+            if let Some(SecretRead::Present { .. }) = self.secrets.known(secret) {
+                self.secrets.ask(secret, GOOD_FOR, now);
+                continue;
+            }
+            let reading = self.secrets.ask(secret, LOOK_FOR_MISSING, now);
+            let since = self.secrets.read_at(secret).filter(|_| !reading).unwrap_or(now);
+            let next = since.checked_add(LOOK_FOR_MISSING).ok();
+            again = [again, next].into_iter().flatten().min();
+        }
+        let denied = self.nodes.get(node).and_then(|record| record.denied);
+        let recheck = denied.and_then(|denied| self.secrets.ask_after(denied, &secrets, now));
+        if recheck.is_none()
+            && let Some(record) = self.nodes.get_mut(node)
+        {
+            record.denied = None;
+        }
+        [again, recheck].into_iter().flatten().min()
+    }
+
+    pub(super) fn forget_unused_secrets(&mut self) {
+        let jobs = self.jobs.running_ids().into_iter();
+        let used: BTreeSet<SecretRef> = jobs.flat_map(|job| self.secrets_of(job)).collect();
+        self.secrets
+            .retain(|secret| used.contains(secret) || is_for_hand_written(&secret.namespace));
+    }
+
+    /// Takes in for which registries a job's Secrets hold no login. The job goes on without: an image may be public, and a
+    /// node that is refused afterwards finds the cause in the job's status.
+    pub(super) fn find_missing_logins(&mut self, job: JobId) {
+        let Some(running) = self.jobs.running(job) else {
+            return;
+        };
+        let mut missing: BTreeSet<NoLogin> = BTreeSet::new();
+        for task in running.progress.campaign().tasks.iter() {
+            for image in task.references() {
+                let secrets = task.secrets_for(image);
+                if !secrets.is_empty() && self.holds_no_login(image, &secrets) {
+                    missing.insert(NoLogin {
+                        registry: image.registry().to_owned(),
+                        secrets: secrets.iter().map(ToString::to_string).collect(),
+                    });
+                }
+            }
+        }
+        if let Some(running) = self.jobs.running_mut(job) {
+            running.progress.lacks_logins(missing.into_iter().collect());
+        }
+    }
+
+    /// Whether these Secrets are known, and hold no login that fits an image.
+    fn holds_no_login(&self, image: &ImageRef, secrets: &[SecretRef]) -> bool {
+        let known = self.secrets.credentials(secrets);
+        known.is_some_and(|(_, entries)| fitting(entries, image).is_empty())
+    }
+}
+
+/// Whether hand-written entries may name Secrets of this namespace.
+pub(super) fn is_for_hand_written(namespace: &str) -> bool {
+    namespace == LARDER_NAMESPACE || namespace == KRUISE_SECRET_NAMESPACE
+}

@@ -1,0 +1,136 @@
+//! Which kinds of objects were listed, and which objects a list that is under way has shown so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use larder_api::{ImageListPullJob, NodeImage};
+
+use super::job::Job;
+use crate::facts::{NodeFacts, PodFacts};
+use crate::kinds::KindId;
+
+/// A kind of object that is watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WatchKind {
+    Node,
+    NodeImage,
+    Job(KindId),
+    /// ImageListPullJobs, which the component for list jobs looks at.
+    List,
+    /// Pods of one namespace.
+    Pods(String),
+}
+
+impl WatchKind {
+    /// The kinds that the engine needs to know completely before it decides.
+    pub fn of_engine() -> impl Iterator<Item = WatchKind> {
+        [WatchKind::Node, WatchKind::NodeImage]
+            .into_iter()
+            .chain(KindId::all().map(WatchKind::Job))
+    }
+
+    /// The kinds that are watched everywhere and always.
+    pub fn cluster_wide() -> impl Iterator<Item = WatchKind> {
+        WatchKind::of_engine().chain([WatchKind::List])
+    }
+}
+
+/// What a watch shows of a kind.
+pub enum WatchEvent {
+    /// A list begins.
+    ListBegins,
+    /// The list is complete: what it did not show is gone.
+    ListComplete,
+    Node(NodeFacts),
+    NodeImage(Box<NodeImage>),
+    Job(Box<dyn Job>),
+    List(Box<ImageListPullJob>),
+    Pod(PodFacts),
+    /// An object that cannot be read, and why. What was known of it stays.
+    Unreadable(Box<ObjectReference>, String),
+    /// An object is gone.
+    Gone {
+        namespace: String,
+        name: String,
+    },
+}
+
+/// `namespace/name`.
+pub(crate) type ObjectName = String;
+
+/// What was listed.
+#[derive(Debug, Default)]
+pub(crate) struct Sync {
+    synced: BTreeSet<WatchKind>,
+    listing: BTreeMap<WatchKind, BTreeSet<ObjectName>>,
+    jobs_synced_at: Timestamp,
+}
+
+impl Sync {
+    /// Whether a kind was listed completely.
+    pub(crate) fn is_synced(&self, kind: &WatchKind) -> bool {
+        self.synced.contains(kind)
+    }
+
+    /// When jobs were last listed.
+    pub(super) fn jobs_synced_at(&self) -> Timestamp {
+        self.jobs_synced_at
+    }
+
+    /// Takes in an event. At the end of a list, gives back the names that it has shown.
+    pub(crate) fn observe(
+        &mut self,
+        kind: &WatchKind,
+        event: &WatchEvent,
+        now: Timestamp,
+    ) -> Option<BTreeSet<ObjectName>> {
+        match event {
+            WatchEvent::ListBegins => {
+                self.listing.insert(kind.clone(), BTreeSet::new());
+                None
+            }
+            WatchEvent::ListComplete => {
+                self.synced.insert(kind.clone());
+                if matches!(kind, WatchKind::Job(_)) {
+                    self.jobs_synced_at = now;
+                }
+                Some(self.listing.remove(kind).unwrap_or_default())
+            }
+            event => {
+                if let (Some(names), Some(name)) = (self.listing.get_mut(kind), name_in(kind, event)) {
+                    names.insert(name);
+                }
+                None
+            }
+        }
+    }
+
+    /// Nothing counts as listed any more.
+    pub(crate) fn restart(&mut self) {
+        self.synced.clear();
+        self.listing.clear();
+    }
+}
+
+/// `namespace/name`, with an empty namespace for cluster-wide objects.
+pub(crate) fn object_name(namespace: Option<&str>, name: Option<&str>) -> ObjectName {
+    format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default())
+}
+
+/// The name of the object that an event shows.
+fn name_in(kind: &WatchKind, event: &WatchEvent) -> Option<ObjectName> {
+    let of = |meta: &kube::core::ObjectMeta| object_name(meta.namespace.as_deref(), meta.name.as_deref());
+    match event {
+        WatchEvent::ListBegins | WatchEvent::ListComplete | WatchEvent::Gone { .. } => None,
+        WatchEvent::Node(facts) => Some(object_name(None, Some(&facts.name))),
+        WatchEvent::NodeImage(object) => Some(of(&object.metadata)),
+        WatchEvent::Job(job) => Some(of(job.metadata())),
+        WatchEvent::List(list) => Some(of(&list.metadata)),
+        WatchEvent::Unreadable(object, _) => Some(object_name(object.namespace.as_deref(), object.name.as_deref())),
+        WatchEvent::Pod(pod) => match kind {
+            WatchKind::Pods(namespace) => Some(object_name(Some(namespace), Some(&pod.name))),
+            WatchKind::Node | WatchKind::NodeImage | WatchKind::Job(_) | WatchKind::List => None,
+        },
+    }
+}

@@ -1,0 +1,115 @@
+//! NodeImages: objects that overtake each other, and writes that are refused.
+
+use larder_api::contract::NODE_IMAGE_BYTES_MAX;
+use larder_planner::NodeKey;
+use larder_planner::node_spec::has_room_for;
+use larder_planner::task::{NodeTask, TaskImage};
+use rstest::rstest;
+
+use super::*;
+
+fn object(revision: u64, phase: Option<&str>) -> NodeImage {
+    let tags: Vec<_> = phase
+        .map(|phase| json!({"tag": "1", "version": 1, "phase": phase}))
+        .into_iter()
+        .collect();
+    let spec = json!({"images": {"nginx": {"tags": [
+        {"tag": "1", "version": 1, "pullPolicy": {"ttlSecondsAfterFinished": 9}},
+    ]}}});
+    let status = json!({"desired": 1, "imageStatuses": {"nginx": {"tags": tags}}});
+    let mut object = node_image("a", &spec, &status);
+    object.metadata.resource_version = Some(revision.to_string());
+    object
+}
+
+#[test]
+fn an_object_is_measured_however_few_tags_it_has() {
+    let mut engine = Engine::new(serving());
+    let key = NodeKey::from("a");
+    let image = larder_model::ImageRef::parse("redis:7").unwrap();
+    let task = NodeTask::new(vec![TaskImage::new(image, Vec::new())], Vec::new());
+    let is_full = |engine: &Engine| {
+        let record = engine.nodes.get("a").unwrap();
+        let room = has_room_for(record.image.as_ref().unwrap(), record.bytes, &task);
+        assert_eq!(room, record.full_since.is_none());
+        !room
+    };
+    let small = object(1, Some("Succeeded"));
+    engine.observe_image(&key, small.clone(), false, at(0));
+    assert!(!is_full(&engine));
+    let mut large = small;
+    let agent = large.status.as_mut().unwrap().agent.get_or_insert_default();
+    agent.version = Some("1".repeat(NODE_IMAGE_BYTES_MAX));
+    engine.observe_image(&key, large, false, at(0));
+    assert!(is_full(&engine));
+}
+
+#[rstest]
+#[case::the_response_of_a_write_comes_after_the_result(false, true, "Succeeded")]
+#[case::the_watch_is_behind_a_write(true, false, "Succeeded")]
+#[case::a_restored_api_server_counts_anew(false, false, "")]
+fn what_is_older_is_no_news(#[case] known_from_write: bool, #[case] from_write: bool, #[case] want: &str) {
+    let mut engine = Engine::new(serving());
+    let key = NodeKey::from("a");
+    engine.observe_image(&key, object(10, Some("Succeeded")), known_from_write, at(0));
+    engine.observe_image(&key, object(9, None), from_write, at(0));
+    let shown = engine.nodes.get("a").unwrap().image.as_ref().unwrap();
+    let phase = shown.result("nginx", "1").map_or("", |result| &result.phase);
+    assert_eq!(phase, want);
+}
+
+/// Writes of one node within a minute, each ended by `end`.
+fn writes_in_a_minute(engine: &mut Engine, end: impl Fn(&NodeWrite) -> NodeWriteResult) -> Vec<NodeWrite> {
+    let mut writes = Vec::new();
+    for second in 0..60 {
+        for _ in 0..10 {
+            engine.decide(at(second));
+            let Some((node, write)) = engine.next_node_write(at(second)) else {
+                break;
+            };
+            let result = end(&write);
+            writes.push(write);
+            engine.node_written(&node, result, at(second));
+        }
+    }
+    writes
+}
+
+#[test]
+fn a_node_image_that_cannot_be_created_is_not_tried_again_and_again() {
+    let mut engine = Engine::new(serving());
+    engine.show_all(vec![node("a")], at(0));
+    let writes = writes_in_a_minute(&mut engine, |write| match write {
+        NodeWrite::Create(_) => NodeWriteResult::Refused("422".to_owned()),
+        _ => NodeWriteResult::Absent,
+    });
+    assert!((3..=30).contains(&writes.len()), "{}", writes.len());
+}
+
+#[test]
+fn a_node_image_that_cannot_be_deleted_is_not_tried_again_and_again() {
+    let mut engine = Engine::new(serving());
+    engine.show_all(vec![idle("a")], at(0));
+    let writes = writes_in_a_minute(&mut engine, |write| match write {
+        NodeWrite::Delete { .. } => NodeWriteResult::Refused("403".to_owned()),
+        _ => NodeWriteResult::Object(Box::new(node_image("a", &json!({}), &json!({"desired": 0})))),
+    });
+    assert!((3..=30).contains(&writes.len()), "{}", writes.len());
+}
+
+#[test]
+fn a_job_that_begins_leaves_node_images_compressed() {
+    let mut engine = Engine::new(Limits {
+        pause: true,
+        ..serving()
+    });
+    let mut image = node_image("node", &json!({}), &json!({"desired": 0}));
+    image.metadata.labels = Some([("node-role.kubernetes.io/edge".to_owned(), String::new())].into());
+    let template = json!({"images": ["nginx:1"], "nodeNames": ["node"]});
+    let events = vec![node("node"), shown(image), prepull_job("job", &template)];
+    engine.show_all(events, at(0));
+    assert!(!engine.nodes.get("node").unwrap().image.is_compressed());
+    engine.decide(at(0));
+    assert_eq!(engine.sizes().running_jobs, 1);
+    assert!(engine.nodes.get("node").unwrap().image.is_compressed());
+}

@@ -1,0 +1,181 @@
+//! What a kind of job is to the engine. The engine runs campaigns; a dialect turns an object of its kind into a
+//! [`Campaign`], and the campaign's [`Progress`] into that kind's status and explanations.
+//!
+//! A new kind of job implements [`Dialect`] in a directory of its own, and the controller registers it in one line.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube_core::Resource;
+use larder_api::NodeImage;
+use larder_model::{ImageRef, Reason};
+use serde::Serialize;
+
+use crate::campaign::Campaign;
+use crate::explain::Explanation;
+use crate::finish::End;
+use crate::progress::Progress;
+use crate::report::{Failure, NodeReport};
+use crate::secret::UnusableSecrets;
+use crate::view::NodeKey;
+
+/// A kind of job.
+pub trait Dialect: Sized + Send + 'static {
+    /// The object that people write.
+    type Object: Resource<DynamicType = ()> + Clone + Debug + Send + Sync;
+    /// Its status.
+    type Status: Serialize + JobStatus;
+    /// What a running job keeps beside its progress.
+    type Run: Debug + Send;
+
+    /// The finalizer that the software which the kind comes from puts on its objects. It is taken off, because that
+    /// software no longer runs.
+    const FOREIGN_FINALIZER: &'static str;
+
+    /// Whether the kind's status quotes what nodes report. Their texts are kept only for such kinds.
+    const QUOTES_NODES: bool = false;
+
+    /// The status that an object has.
+    fn status_of(object: &Self::Object) -> Option<&Self::Status>;
+
+    /// When the job began, as its status tells.
+    fn started(object: &Self::Object) -> Option<Timestamp>;
+
+    /// How the job is over, as its status tells; None while it is not.
+    fn finished(object: &Self::Object) -> Option<Finished>;
+
+    /// What the job asks for: a campaign to start, or to go on with in place of `earlier`.
+    fn plan(
+        object: &Self::Object,
+        fleet: &dyn Fleet,
+        earlier: Option<(&Self::Run, &Progress)>,
+    ) -> Result<Plan<Self::Run>, Refusal>;
+
+    /// Gives a node that has no order another task where its labels ask for one. Returns the campaign if it changed.
+    fn relabelled(
+        _run: &mut Self::Run,
+        _progress: &Progress,
+        _node: &NodeKey,
+        _known: NodeFacts<'_>,
+    ) -> Option<Campaign> {
+        None
+    }
+
+    /// Takes in what a node reports about its task. A kind whose status quotes nodes keeps it.
+    fn reported(_run: &mut Self::Run, _node: &NodeKey, _report: Option<NodeReport>) {}
+
+    /// A failure as the job describes it, where its terms differ from those of the node's entry. `handed_out` is when the
+    /// node got its task.
+    fn rephrase(_progress: &Progress, _image: &ImageRef, _handed_out: Timestamp, _reason: Reason) -> Option<Failure> {
+        None
+    }
+
+    /// How the job ended, if it is over at `now`. Asked after [`Progress::decide`].
+    fn end(_run: &Self::Run, progress: &Progress, now: Timestamp) -> Option<End> {
+        progress.end(now)
+    }
+
+    /// The status of a running job at `now`, and as it ended if it did.
+    fn status(
+        run: &Self::Run,
+        object: &Self::Object,
+        progress: &mut Progress,
+        unusable: &UnusableSecrets,
+        end: Option<End>,
+        now: Timestamp,
+    ) -> Self::Status;
+
+    /// The status of a job that is not served.
+    fn refused(object: &Self::Object, refusal: &Refusal, now: Timestamp) -> Self::Status;
+
+    /// One sentence about what a job that ended has achieved, for an Event; None if it has achieved nothing.
+    fn achievement(object: &Self::Object, counts: StatusCounts) -> String;
+
+    /// Explains every node, also those that the job does not select. `nodes` are those that have a NodeImage, with what
+    /// Kubernetes knows of them.
+    fn explain(
+        run: &Self::Run,
+        progress: &Progress,
+        unusable: &UnusableSecrets,
+        nodes: &BTreeMap<NodeKey, Option<NodeFacts<'_>>>,
+        now: Timestamp,
+    ) -> Vec<(NodeKey, Explanation)>;
+}
+
+/// What every job's status tells.
+pub trait JobStatus {
+    /// The conditions.
+    fn conditions(&self) -> &[Condition];
+    /// The counts of nodes.
+    fn counts(&self) -> StatusCounts;
+    /// When the job ended.
+    fn ended(&self) -> Option<Timestamp>;
+}
+
+/// Nodes, as a status counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusCounts {
+    /// Nodes that the job is for.
+    pub desired: i32,
+    /// Nodes that have what was asked for.
+    pub succeeded: i32,
+    /// Nodes that failed.
+    pub failed: i32,
+}
+
+/// A job that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Since when, where the status tells.
+    pub at: Option<Timestamp>,
+    /// Whether the job still pins its images.
+    pub pins: bool,
+    /// How long after its end the job is deleted.
+    pub ttl: Option<SignedDuration>,
+}
+
+/// Why a job is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The object says something that cannot be carried out; the sentence says what to change.
+    InvalidSpec(String),
+    /// The job matches no node, and does not wait for one.
+    NoNodesMatched(String),
+    /// Jobs are not served at all at the moment, for this reason. The job has not failed.
+    NotServed(String),
+}
+
+/// What becomes of a job whose object was read.
+#[derive(Debug)]
+pub enum Plan<Run> {
+    /// The job asks for what it asked for before.
+    Unchanged,
+    /// The job asks for this.
+    Campaign {
+        /// What the engine does.
+        campaign: Box<Campaign>,
+        /// What the dialect keeps.
+        run: Run,
+        /// Nodes that had succeeded and whose NodeImage is gone since; only the job's status still tells of them.
+        succeeded_before: Vec<NodeKey>,
+    },
+}
+
+/// The fleet, as a dialect looks at it when it plans a job.
+pub trait Fleet {
+    /// Every node that can pull.
+    fn nodes(&self) -> BTreeMap<NodeKey, NodeFacts<'_>>;
+    /// The nodes on which a job has an entry, and their NodeImages.
+    fn claimed_by(&self, uid: &str) -> Vec<(NodeKey, &NodeImage)>;
+}
+
+/// What a dialect looks at when it chooses nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeFacts<'a> {
+    /// The node's labels.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Whether its condition `Ready` is `True`.
+    pub ready: bool,
+}

@@ -1,0 +1,299 @@
+//! What an ImagePullJob says about itself: upstream's fields and texts, and beside them conditions, bytes and reasons.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use larder_api::ImagePullJobStatus;
+use larder_api::conditions::{self, reasons};
+use larder_api::progress::JobProgress;
+use larder_model::Reason;
+
+use crate::campaign::whole_seconds;
+use crate::conditions::Conditions;
+use crate::dialect::Refusal;
+use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence};
+use crate::finish::{End, NO_NODE_GRACE};
+use crate::node_state::Bucket;
+use crate::progress::{Hold, Progress};
+
+/// Bytes of node names in a status. etcd takes 1.5 MB and the whole status shall stay below 800 KB, whatever the names
+/// are; ten thousand names of 50 characters fit.
+const FAILED_NODES_BYTES: usize = 600 * 1_024;
+
+const COMPLETED: &str = "job has completed";
+const DEADLINE: &str = "job exceeds activeDeadlineSeconds";
+
+impl Progress {
+    /// The job's status at `now`, and as it ended if it did. `previous` is what it said before.
+    pub(super) fn pull_job_status(
+        &mut self,
+        previous: Option<&ImagePullJobStatus>,
+        generation: Option<i64>,
+        end: Option<End>,
+        now: Timestamp,
+    ) -> ImagePullJobStatus {
+        self.eta.sample(now, self.counts.work);
+        let now = whole_seconds(now);
+        let totals = self.totals(end);
+        let counts = &self.counts;
+        let known_bytes = (0 < counts.bytes_total).then_some(counts.bytes_total);
+        let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
+        match end {
+            None => conditions.running(
+                self.condition_reason(),
+                &self.note(&totals).unwrap_or_else(|| self.upstream()),
+            ),
+            Some(end) => conditions.ended(verdict(end, &totals), &self.final_message(end, &totals)),
+        }
+        ImagePullJobStatus {
+            start_time: Some(Time(whole_seconds(self.started))),
+            completion_time: end.map(|_| Time(now)),
+            desired: number(counts.desired),
+            active: number(if end.is_some() { 0 } else { counts.active }),
+            succeeded: number(counts.succeeded),
+            failed: number(totals.failed),
+            message: Some(match end {
+                Some(End::Deadline) => DEADLINE.to_owned(),
+                Some(End::AllDone | End::NoNodes | End::TooManyFailures) => COMPLETED.to_owned(),
+                None => self.message(&totals),
+            }),
+            failed_nodes: totals.failed_nodes,
+            progress: JobProgress {
+                conditions: conditions.into_list(),
+                bytes_total: known_bytes,
+                bytes_done: known_bytes.map(|_| counts.bytes_done),
+                eta_seconds: end
+                    .is_none()
+                    .then(|| self.eta.seconds_left(counts.work_left()))
+                    .flatten(),
+                reasons: totals
+                    .reasons
+                    .iter()
+                    .map(|(reason, count)| (reason.to_string(), number(*count)))
+                    .collect(),
+            },
+        }
+    }
+
+    /// Who failed and why. At a deadline that is everybody who is not done.
+    fn totals(&self, end: Option<End>) -> Totals {
+        let mut totals = Totals {
+            desired: self.counts.desired,
+            succeeded: self.counts.succeeded,
+            failed: self.counts.failed,
+            reasons: self
+                .counts
+                .reasons
+                .iter()
+                .map(|(reason, count)| (*reason, *count))
+                .collect(),
+            failed_nodes: Vec::new(),
+        };
+        let mut room = FAILED_NODES_BYTES;
+        if end == Some(End::Deadline) {
+            totals.failed = self.counts.desired - self.counts.succeeded;
+            let selected = self
+                .nodes
+                .iter()
+                .filter(|(_, indexed)| indexed.derived.bucket != Bucket::Outside);
+            for (node, indexed) in selected {
+                match indexed.derived.bucket {
+                    Bucket::Succeeded | Bucket::Outside => continue,
+                    Bucket::Failed(_) | Bucket::Waiting(Some(_)) => {}
+                    Bucket::Active | Bucket::Waiting(None) => totals.add(Reason::DeadlineExceeded),
+                }
+                push_name(&mut totals.failed_nodes, node, &mut room);
+            }
+        } else {
+            for node in &self.failed {
+                push_name(&mut totals.failed_nodes, node, &mut room);
+            }
+        }
+        if matches!(self.hold, Some(Hold::Secrets { .. })) && end.is_none() {
+            let unserved = self.queue.len();
+            totals.reasons.retain(|(reason, _)| *reason != Reason::SecretMissing);
+            if 0 < unserved {
+                totals.reasons.push((Reason::SecretMissing, unserved));
+            }
+        }
+        totals
+    }
+
+    /// Upstream's text, then ours.
+    fn message(&self, totals: &Totals) -> String {
+        match self.note(totals) {
+            Some(note) => format!("{}; {note}", self.upstream()),
+            None => self.upstream(),
+        }
+    }
+
+    fn upstream(&self) -> String {
+        let counts = &self.counts;
+        if counts.desired == 0 {
+            return "job is running, no progress".to_owned();
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a fleet has fewer nodes than a double has whole numbers"
+        )]
+        let percent = 100.0 * counts.finished() as f64 / counts.desired as f64;
+        format!("job is running, progress {percent:.1}%")
+    }
+
+    /// What is worth saying beyond how far it is.
+    fn note(&self, totals: &Totals) -> Option<String> {
+        match &self.hold {
+            Some(Hold::FleetPaused) => return Some("handing out is paused for the whole fleet".to_owned()),
+            Some(Hold::Secrets {
+                missing,
+                unreadable,
+                forbidden,
+            }) => return Some(secrets_sentence(missing, unreadable, forbidden)),
+            Some(Hold::ListingPods) => return Some("waits for the list of the pods in its namespace".to_owned()),
+            Some(Hold::ReadingSecrets) | None => {}
+        }
+        if self.campaign.parallelism == 0 {
+            return Some("paused (parallelism 0)".to_owned());
+        }
+        if self.counts.desired == 0 {
+            return Some(if self.campaign.is_endless() {
+                "no node matches, waits for one".to_owned()
+            } else {
+                format!("no node matches, waits {} s for one", NO_NODE_GRACE.as_secs())
+            });
+        }
+        if self.too_many_failures() {
+            return Some("too many nodes failed, waits for the pulls that are under way".to_owned());
+        }
+        let mut notes = Vec::new();
+        if self.capped {
+            notes.push(FLEET_LIMIT.to_owned());
+        }
+        notes.extend(no_logins_sentence(&self.no_logins));
+        let reasons = totals.reasons();
+        if !reasons.is_empty() {
+            notes.push(format!("nodes that wait or failed: {reasons}"));
+        }
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+
+    /// How it ended. Whoever was refused wants to know that no login was sent.
+    fn final_message(&self, end: End, totals: &Totals) -> String {
+        let said = sentence(end, totals);
+        let refused = totals.reasons.iter().any(|(reason, _)| *reason == Reason::AuthDenied);
+        match no_logins_sentence(&self.no_logins).filter(|_| refused) {
+            Some(no_logins) => format!("{said}; {no_logins}"),
+            None => said,
+        }
+    }
+
+    fn condition_reason(&self) -> &'static str {
+        match self.hold {
+            Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
+            Some(Hold::FleetPaused) => reasons::PAUSED,
+            Some(Hold::ListingPods) => reasons::WAITING,
+            _ if self.campaign.parallelism == 0 => reasons::PAUSED,
+            _ if self.counts.desired == 0 => reasons::NO_NODES_MATCHED,
+            Some(Hold::ReadingSecrets) | None => self.pace_reason(),
+        }
+    }
+}
+
+/// The status of a job that is not served.
+pub(super) fn refused(
+    previous: Option<&ImagePullJobStatus>,
+    generation: Option<i64>,
+    refusal: &Refusal,
+    now: Timestamp,
+) -> ImagePullJobStatus {
+    let mut status = previous.cloned().unwrap_or_default();
+    let (reason, why) = match refusal {
+        Refusal::InvalidSpec(why) => (reasons::INVALID_SPEC, why),
+        Refusal::NoNodesMatched(why) => (reasons::NO_NODES_MATCHED, why),
+        Refusal::NotServed(why) => {
+            status.message = Some(why.clone());
+            return status;
+        }
+    };
+    let now = whole_seconds(now);
+    let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
+    conditions.ended((conditions::FAILED, reason), why);
+    status.start_time.get_or_insert(Time(now));
+    status.message = Some(why.clone());
+    status.progress.conditions = conditions.into_list();
+    status
+}
+
+/// Who failed and why.
+struct Totals {
+    desired: usize,
+    succeeded: usize,
+    failed: usize,
+    reasons: Vec<(Reason, usize)>,
+    failed_nodes: Vec<String>,
+}
+
+impl Totals {
+    fn add(&mut self, reason: Reason) {
+        match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => self.reasons.push((reason, 1)),
+        }
+    }
+
+    /// `3 NotFound, 1 Dns`.
+    fn reasons(&self) -> String {
+        let mut text = String::new();
+        for (reason, count) in &self.reasons {
+            let comma = if text.is_empty() { "" } else { ", " };
+            let written = write!(text, "{comma}{count} {reason}");
+            debug_assert!(written.is_ok(), "a string takes everything");
+        }
+        text
+    }
+}
+
+fn push_name(names: &mut Vec<String>, node: &str, room: &mut usize) {
+    // Two quotation marks and a comma.
+    let Some(left) = room.checked_sub(node.len() + 3) else {
+        *room = 0;
+        return;
+    };
+    *room = left;
+    names.push(node.to_owned());
+}
+
+fn verdict(end: End, totals: &Totals) -> (&'static str, &'static str) {
+    match end {
+        End::Deadline => (conditions::FAILED, reasons::DEADLINE_EXCEEDED),
+        End::TooManyFailures => (conditions::FAILED, reasons::TOO_MANY_FAILURES),
+        End::NoNodes => (conditions::COMPLETE, reasons::NO_NODES_MATCHED),
+        End::AllDone if totals.failed == 0 => (conditions::COMPLETE, reasons::ALL_NODES_SUCCEEDED),
+        End::AllDone => (conditions::FAILED, reasons::NODES_FAILED),
+    }
+}
+
+fn sentence(end: End, totals: &Totals) -> String {
+    let (desired, succeeded, failed) = (totals.desired, totals.succeeded, totals.failed);
+    if end == End::NoNodes {
+        return "no node matched, and none appeared".to_owned();
+    }
+    if failed == 0 {
+        return format!("{succeeded} of {desired} nodes have the image");
+    }
+    let unnamed = failed.saturating_sub(totals.failed_nodes.len());
+    let cut = if unnamed == 0 {
+        String::new()
+    } else {
+        format!("; {unnamed} of them are not listed in failedNodes, which would grow too long")
+    };
+    format!("{failed} of {desired} nodes failed: {}{cut}", totals.reasons())
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Why a node of a job did not move: one sentence for every node, also for those that the job did not choose.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, NodeTaskStatus};
+use larder_model::Reason;
+
+use super::campaign::PrePull;
+use super::dialect::PrePullRun;
+use super::nodes::{Chosen, NodeRule, Unfit, unfit};
+use super::overriders::NO_VALID_IMAGE;
+use super::texts::{Event, NOT_EDGE, NOT_READY, NodePhase, PULLS_FAILED, TIMED_OUT, TURN_NEVER_CAME, no_such_node};
+use crate::dialect::NodeFacts;
+use crate::explain::{Explanation, secrets_sentence};
+use crate::progress::Progress;
+use crate::secret::{SecretRef, UnusableSecrets};
+
+/// Says about one node of a job where it stands and why, while the job runs.
+pub fn explain(
+    run: &PrePullRun,
+    progress: &Progress,
+    chosen: &Chosen,
+    unusable: &UnusableSecrets,
+    now: Timestamp,
+) -> Explanation {
+    let PrePullRun { plan, choice, .. } = run;
+    let node = &chosen.name;
+    if let Some(unfit) = &chosen.unfit {
+        return Explanation {
+            state: "Failed",
+            reason: Some(unfit.reason()),
+            sentence: with_advice(&unfit.text(node), Some(unfit.reason())),
+        };
+    }
+    let mut said = progress.explain(node, now);
+    let lost = plan
+        .tolerance
+        .is_exceeded(choice.unfit() + progress.counts().failed, choice.total());
+    let task = progress.campaign().tasks.of(node);
+    let lacking = task.map(|task| unusable.among(&task.secrets())).unwrap_or_default();
+    match said.state {
+        "Succeeded" => "Every image is there.".clone_into(&mut said.sentence),
+        // The general advice speaks of the job's namespace, and this kind has none.
+        "Blocked" if said.reason == Some(Reason::SecretMissing) && !lacking.is_empty() => {
+            let names = |secrets: &BTreeSet<SecretRef>| secrets.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let sentence = secrets_sentence(&names(&lacking.missing), &names(&lacking.unreadable), &[]);
+            said.sentence = format!("Waits: {sentence}.");
+        }
+        "Waiting" if lost => {
+            "Is not served: more nodes failed than failureTolerate allows.".clone_into(&mut said.sentence);
+        }
+        _ => {}
+    }
+    said
+}
+
+/// Says about any other node why it is none of the job's; `known` is the node as Kubernetes has it now.
+pub fn not_chosen(plan: &PrePull, known: Option<NodeFacts<'_>>) -> Explanation {
+    let matching = known.filter(|node| match &plan.nodes {
+        NodeRule::Names(_) => false,
+        NodeRule::Labels(rule) => rule.matches(node.labels),
+    });
+    let sentence = match matching.map(|node| unfit(node, plan.waits_for_nodes())) {
+        None => "The job does not select this node.",
+        Some(Some(Unfit::NotReady)) => {
+            "It has the right labels, but was not ready when the job began; with activeDeadlineSeconds it would be waited for."
+        }
+        Some(Some(_)) => {
+            "It has the right labels, but is no edge node: it lacks the label node-role.kubernetes.io/edge with an empty value."
+        }
+        Some(None) => "It has the right labels, but the job had chosen its nodes before; nobody is taken in later.",
+    };
+    Explanation {
+        state: "NotSelected",
+        reason: None,
+        sentence: sentence.to_owned(),
+    }
+}
+
+/// Says the same about the nodes of a job that is over, as its status tells.
+pub fn after_the_end(status: &ImagePrePullJobStatus) -> Vec<(String, Explanation)> {
+    let say = |node: &NodeTaskStatus| {
+        let text = node.reason.as_deref().filter(|reason| !reason.is_empty());
+        let (state, reason, sentence) = match node.phase.as_deref() {
+            Some(phase) if phase == NodePhase::Successful.as_str() => {
+                ("Succeeded", None, "Every image is there.".to_owned())
+            }
+            Some(phase) if phase == NodePhase::Failure.as_str() || phase == NodePhase::Unknown.as_str() => {
+                let reason = reason_of(status, node);
+                let text = text.unwrap_or("it failed; the status does not say why");
+                ("Failed", reason, with_advice(text, reason))
+            }
+            _ => ("Waiting", None, "The job ended before its turn came.".to_owned()),
+        };
+        let explanation = Explanation {
+            state,
+            reason,
+            sentence,
+        };
+        Some((node.node_name.clone()?, explanation))
+    };
+    status.node_status.iter().filter_map(say).collect()
+}
+
+/// A text of the status as a sentence, and what to do about it.
+fn with_advice(text: &str, reason: Option<Reason>) -> String {
+    let mut letters = text.trim_end_matches('.').chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let advice = reason.map(|reason| format!(" {}", reason.advice())).unwrap_or_default();
+    format!("{first}{}.{advice}", letters.as_str())
+}
+
+/// Why a node failed, as a word. The status tells it in KubeEdge's texts alone.
+fn reason_of(status: &ImagePrePullJobStatus, node: &NodeTaskStatus) -> Option<Reason> {
+    let name = node.node_name.as_deref().unwrap_or_default();
+    let text = node.reason.as_deref().unwrap_or_default();
+    let ended_by_deadline = || {
+        let mut conditions = status.progress.conditions.iter();
+        conditions.any(|condition| condition.reason == Reason::DeadlineExceeded.as_str())
+    };
+    let failed_check = || {
+        let mut actions = node.action_flow.iter();
+        actions.any(|action| {
+            action.action.as_deref() == Some(Event::Check.as_str()) && action.status.as_deref() == Some("False")
+        })
+    };
+    match text {
+        TIMED_OUT if node.phase.as_deref() == Some(NodePhase::Failure.as_str()) => Some(Reason::Timeout),
+        TIMED_OUT if ended_by_deadline() => Some(Reason::DeadlineExceeded),
+        TIMED_OUT => Some(Reason::Unresponsive),
+        TURN_NEVER_CAME => Some(Reason::DeadlineExceeded),
+        NOT_EDGE => Some(Unfit::NotEdge.reason()),
+        NOT_READY => Some(Unfit::NotReady.reason()),
+        _ if text == no_such_node(name) => Some(Unfit::Missing.reason()),
+        _ if failed_check() => Some(Reason::CheckFailed),
+        // The first image that is named says why in brackets, and any other text of ours is the reason's own advice.
+        _ => text
+            .strip_prefix(PULLS_FAILED)
+            .and_then(|rest| rest.split_once('(')?.1.split_once(')')?.0.parse().ok())
+            .or_else(|| Reason::ALL.into_iter().find(|reason| reason.advice() == text))
+            .or_else(|| text.starts_with(NO_VALID_IMAGE).then_some(Reason::InvalidReference)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubeedge::Before;
+    use crate::kubeedge::samples::{Fleet, candidates, edge_nodes, job};
+    use crate::view::samples::at;
+
+    fn said(fleet: &Fleet, node: &str) -> (&'static str, String) {
+        let mut chosen = fleet.choice().nodes.iter().filter(|chosen| &*chosen.name == node);
+        let said = match chosen.next() {
+            Some(chosen) => explain(&fleet.run, &fleet.progress, chosen, &fleet.unusable, at(1)),
+            None => not_chosen(&fleet.run.plan, candidates(&fleet.nodes).get(node).copied()),
+        };
+        (said.state, said.sentence)
+    }
+
+    #[test]
+    fn a_node_that_waits_for_a_secret_names_it_with_its_own_namespace() {
+        let template = json!({"nodeNames": ["a"], "imageSecrets": "shops/login"});
+        let mut fleet = Fleet::start(
+            &job(&template, &json!([])),
+            edge_nodes(&[("a", "east")]),
+            &Before::default(),
+        );
+        fleet.unusable.missing.insert(SecretRef::parse("shops/login").unwrap());
+        fleet.step(0);
+        let (state, sentence) = said(&fleet, "a");
+        assert_eq!(state, "Blocked");
+        assert_eq!(
+            sentence,
+            "Waits: the pull secret shops/login does not exist; nothing is pulled until that is mended."
+        );
+    }
+
+    #[test]
+    fn every_node_has_its_sentence() {
+        let mut nodes = edge_nodes(&[
+            ("a", "east"),
+            ("b", "east"),
+            ("cloud", "east"),
+            ("far", "west"),
+            ("off", "east"),
+        ]);
+        nodes
+            .get_mut("cloud")
+            .unwrap()
+            .labels
+            .remove(larder_api::names::EDGE_NODE_LABEL);
+        nodes.get_mut("off").unwrap().ready = false;
+        let template = json!({"labelSelector": {"matchLabels": {"region": "east"}}, "failureTolerate": "0"});
+        let mut fleet = Fleet::start(&job(&template, &json!([])), nodes, &Before::default());
+        fleet.step(0);
+        fleet.nodes.extend(edge_nodes(&[("late", "east")]));
+        for (node, state, words) in [
+            ("a", "Ordered", "has not taken it up yet"),
+            ("b", "Waiting", "1 of 1 slots are taken"),
+            ("cloud", "NotSelected", "is no edge node"),
+            ("far", "NotSelected", "does not select"),
+            ("off", "NotSelected", "was not ready when the job began"),
+            ("late", "NotSelected", "chosen its nodes before"),
+            ("nowhere", "NotSelected", "does not select"),
+        ] {
+            let (is, sentence) = said(&fleet, node);
+            assert_eq!(is, state, "{node}: {sentence}");
+            assert!(sentence.contains(words), "{node}: {sentence}");
+        }
+        fleet.fail("a", Reason::NotFound, 1);
+        assert!(said(&fleet, "b").1.contains("failureTolerate"));
+    }
+
+    #[test]
+    fn a_named_node_that_cannot_take_part_failed() {
+        let template = json!({"nodeNames": ["gone", "a"]});
+        let mut fleet = Fleet::start(
+            &job(&template, &json!([])),
+            edge_nodes(&[("a", "east")]),
+            &Before::default(),
+        );
+        fleet.step(0);
+        let (state, sentence) = said(&fleet, "gone");
+        assert_eq!(state, "Failed");
+        assert!(sentence.starts_with("Failed to get node"), "{sentence}");
+        assert!(sentence.ends_with(Reason::NodeUnsuitable.advice()), "{sentence}");
+    }
+
+    #[rstest]
+    #[case::done(json!({"phase": "Successful"}), "Succeeded", None, "Every image is there.")]
+    #[case::failed(json!({"phase": "Failure", "reason": "the node is not ready"}), "Failed", Some(Reason::NodeNotReady), "The node is not ready.")]
+    #[case::no_edge_node(json!({"phase": "Failure", "reason": "the node is not an edge node"}), "Failed", Some(Reason::NodeUnsuitable), "The node is not an edge node.")]
+    #[case::missing(json!({"phase": "Failure", "reason": "failed to get node, err: nodes \"a\" not found"}), "Failed", Some(Reason::NodeUnsuitable), "Failed to get node, err: nodes \"a\" not found.")]
+    #[case::rewrite(json!({"phase": "Failure", "reason": "the overriders make no valid image of \"b\" on this node: c"}), "Failed", Some(Reason::InvalidReference), "The overriders make no valid image of \"b\" on this node: c.")]
+    #[case::silent(json!({"phase": "Unknown", "reason": "The node task has timed out"}), "Failed", Some(Reason::Unresponsive), "The node task has timed out.")]
+    #[case::timed_out(json!({"phase": "Failure", "reason": "The node task has timed out"}), "Failed", Some(Reason::Timeout), "The node task has timed out.")]
+    #[case::check(json!({"phase": "Failure", "reason": "current disk usage is 91", "actionFlow": [{"action": "Check", "status": "False"}]}), "Failed", Some(Reason::CheckFailed), "Current disk usage is 91.")]
+    #[case::pull(json!({"phase": "Failure", "reason": "there were some failures when pulling images: x:1 (Dns), y:1 (Tls)"}), "Failed", Some(Reason::Dns), "There were some failures when pulling images: x:1 (Dns), y:1 (Tls).")]
+    #[case::failed_without_a_word(json!({"phase": "Failure"}), "Failed", None, "It failed; the status does not say why.")]
+    #[case::never_tried(json!({"phase": "Pending"}), "Waiting", None, "The job ended before its turn came.")]
+    fn a_job_that_is_over(
+        #[case] mut node: serde_json::Value,
+        #[case] state: &str,
+        #[case] reason: Option<Reason>,
+        #[case] sentence: &str,
+    ) {
+        node["nodeName"] = json!("a");
+        let status = serde_json::from_value(json!({"phase": "Failure", "nodeStatus": [node]})).unwrap();
+        let [(name, said)] = after_the_end(&status).try_into().unwrap();
+        assert_eq!((name.as_str(), said.state, said.reason), ("a", state, reason));
+        let advice = reason.map(|reason| format!(" {}", reason.advice()));
+        assert_eq!(said.sentence, format!("{sentence}{}", advice.unwrap_or_default()));
+    }
+
+    /// Whatever the status says of a node that failed, the word is found in it again.
+    #[rstest]
+    #[case::not_found(Reason::NotFound)]
+    #[case::check(Reason::CheckFailed)]
+    #[case::full(Reason::NoSpace)]
+    #[case::one_try(Reason::Timeout)]
+    fn the_word_is_the_same_during_the_job_and_after_it(#[case] reason: Reason) {
+        let template = json!({"nodeNames": ["a"]});
+        let mut fleet = Fleet::start(
+            &job(&template, &json!([])),
+            edge_nodes(&[("a", "east")]),
+            &Before::default(),
+        );
+        fleet.step(0);
+        fleet.fail("a", reason, 1);
+        let status = fleet.status(1);
+        assert_eq!(status.phase.as_deref(), Some("Failure"));
+        assert_eq!(status.progress.reasons.keys().collect::<Vec<_>>(), [reason.as_str()]);
+        assert_eq!(after_the_end(&status)[0].1.reason, Some(reason));
+    }
+}

@@ -1,0 +1,299 @@
+//! Which nodes a job is for. Chosen once, when the job begins (and again when somebody edits the choice), as upstream
+//! does; nodes that join later are not taken in, and nodes that were taken in stay.
+//!
+//! A node that is named and does not qualify is recorded as failed, with the known text. A node that was found by its
+//! labels and does not qualify is left out and counted. With a deadline, nodes that are not ready are waited for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, ImagePrePullTemplate};
+use larder_api::names::EDGE_NODE_LABEL;
+use larder_model::Reason;
+use thiserror::Error;
+
+use super::texts::{self, BAD_NODE_RULE, BOTH_NODE_RULES, NO_NODE_RULE, NO_NODES, NOT_EDGE, NOT_READY};
+use crate::dialect::NodeFacts;
+use crate::select::{LabelRule, UnknownOperator};
+use crate::view::NodeKey;
+
+/// How a job names its nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeRule {
+    /// These, each once, in the job's order.
+    Names(Vec<NodeKey>),
+    /// Edge nodes with these labels, in the order of their names.
+    Labels(LabelRule),
+}
+
+/// Why a job's way to name nodes cannot be used. The API server refuses these; an object from before the CRD's rules may
+/// hold them.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NodeRuleError {
+    /// Names and labels.
+    #[error("{BOTH_NODE_RULES}")]
+    Both,
+    /// Neither.
+    #[error("{NO_NODE_RULE}")]
+    Neither,
+    /// Both names of one field.
+    #[error("nodes is another name of nodeNames; give only one of them")]
+    BothNames,
+    /// A selector that cannot be read.
+    #[error("{BAD_NODE_RULE}{0}")]
+    Selector(UnknownOperator),
+}
+
+/// A job's labels match no node that could take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{NO_NODES}")]
+pub struct NoNodes;
+
+/// The nodes of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// In the order in which the status shows them.
+    pub nodes: Vec<Chosen>,
+    /// Nodes with the right labels that were left out.
+    pub left_out: LeftOut,
+}
+
+/// One node of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its name.
+    pub name: NodeKey,
+    /// Why it failed before anything was tried.
+    pub unfit: Option<Unfit>,
+}
+
+/// Nodes with the right labels that do not qualify.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Not edge nodes.
+    pub not_edge: usize,
+    /// Not ready.
+    pub not_ready: usize,
+}
+
+/// Why a node failed before anything was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// There is no such node.
+    Missing,
+    /// Not an edge node.
+    NotEdge,
+    /// Not ready.
+    NotReady,
+    /// The overriders make no valid image for it; the sentence says why.
+    Rewrite(String),
+}
+
+/// What was chosen before: by an earlier life of the controller, or before an edit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    taken_in: BTreeSet<NodeKey>,
+    refused: BTreeMap<NodeKey, Unfit>,
+    /// Labels were looked at already: nodes that match only now are not taken in.
+    frozen: bool,
+}
+
+impl NodeRule {
+    /// Reads how a job names its nodes. An empty list counts as not given.
+    pub fn parse(template: &ImagePrePullTemplate) -> Result<Self, NodeRuleError> {
+        let (([], names) | (names, [])) = (&*template.node_names, &*template.nodes) else {
+            return Err(NodeRuleError::BothNames);
+        };
+        match (names, &template.label_selector) {
+            ([], None) => Err(NodeRuleError::Neither),
+            ([_, ..], Some(_)) => Err(NodeRuleError::Both),
+            ([], Some(selector)) => LabelRule::parse(selector)
+                .map(Self::Labels)
+                .map_err(NodeRuleError::Selector),
+            (names, None) => {
+                let mut seen = BTreeSet::new();
+                let first = names.iter().filter(|name| seen.insert(name.as_str()));
+                Ok(Self::Names(first.map(|name| name.as_str().into()).collect()))
+            }
+        }
+    }
+}
+
+impl Before {
+    /// What a job's status and the nodes that hold its claims tell of an earlier choice. Nodes that are done may have been
+    /// left out of a large status, but their claims stay until the job ended.
+    pub fn of(status: Option<&ImagePrePullJobStatus>, claimed: impl IntoIterator<Item = NodeKey>) -> Self {
+        let entries = status.map_or(&[][..], |status| &status.node_status);
+        let mut before = Self::default();
+        for entry in entries {
+            let Some(name) = entry.node_name.as_deref().map(NodeKey::from) else {
+                continue;
+            };
+            match entry.reason.as_deref() {
+                Some(NOT_EDGE) => before.refused.insert(name, Unfit::NotEdge),
+                Some(NOT_READY) if entry.phase.as_deref() == Some(texts::NodePhase::Failure.as_str()) => {
+                    before.refused.insert(name, Unfit::NotReady)
+                }
+                Some(reason) if reason == texts::no_such_node(&name) => before.refused.insert(name, Unfit::Missing),
+                _ => {
+                    before.taken_in.insert(name);
+                    None
+                }
+            };
+        }
+        for name in claimed {
+            before.refused.remove(&name);
+            before.taken_in.insert(name);
+        }
+        before.frozen = !entries.is_empty() || !before.taken_in.is_empty();
+        before
+    }
+
+    /// After an edit of the nodes: who was taken in stays, if the job still names it, and others may come.
+    #[must_use]
+    pub fn edited(self) -> Self {
+        Self {
+            taken_in: self.taken_in,
+            refused: BTreeMap::new(),
+            frozen: false,
+        }
+    }
+}
+
+/// Chooses a job's nodes. `waits` says that nodes which are not ready are waited for, because the job has a deadline.
+pub fn choose(
+    rule: &NodeRule,
+    fleet: &BTreeMap<NodeKey, NodeFacts<'_>>,
+    waits: bool,
+    before: &Before,
+) -> Result<Choice, NoNodes> {
+    let mut choice = Choice::default();
+    match rule {
+        NodeRule::Names(names) => {
+            for name in names {
+                let known = before.refused.get(name).cloned();
+                let unfit = match fleet.get(name) {
+                    _ if before.taken_in.contains(name) => None,
+                    _ if known.is_some() => known,
+                    None => Some(Unfit::Missing),
+                    Some(node) => unfit(*node, waits),
+                };
+                choice.push(name, unfit);
+            }
+        }
+        NodeRule::Labels(rule) => {
+            let known: BTreeSet<&NodeKey> = before.taken_in.iter().chain(before.refused.keys()).collect();
+            for name in known.iter().filter(|_| before.frozen) {
+                choice.push(name, before.refused.get(*name).cloned());
+            }
+            for (name, node) in fleet.iter().filter(|(_, node)| rule.matches(node.labels)) {
+                match unfit(*node, waits) {
+                    _ if before.frozen && known.contains(name) => {}
+                    None if before.frozen => {}
+                    None => choice.push(name, None),
+                    Some(_) if before.taken_in.contains(name) => choice.push(name, None),
+                    Some(Unfit::NotReady) => choice.left_out.not_ready += 1,
+                    Some(_) => choice.left_out.not_edge += 1,
+                }
+            }
+        }
+    }
+    if choice.nodes.is_empty() {
+        Err(NoNodes)
+    } else {
+        Ok(choice)
+    }
+}
+
+/// Why a node does not qualify. An edge node carries the label with an empty value; then the node has to be ready, unless
+/// nodes that are not ready are waited for. The first that does not hold is the answer.
+pub(super) fn unfit(node: NodeFacts<'_>, waits: bool) -> Option<Unfit> {
+    if node.labels.get(EDGE_NODE_LABEL).is_none_or(|value| !value.is_empty()) {
+        return Some(Unfit::NotEdge);
+    }
+    (!node.ready && !waits).then_some(Unfit::NotReady)
+}
+
+impl Choice {
+    fn push(&mut self, name: &NodeKey, unfit: Option<Unfit>) {
+        self.nodes.push(Chosen {
+            name: name.clone(),
+            unfit,
+        });
+    }
+
+    /// The choice as something to go by when the job is edited.
+    pub fn before(&self) -> Before {
+        let mut before = Before {
+            frozen: true,
+            ..Before::default()
+        };
+        for Chosen { name, unfit } in &self.nodes {
+            match unfit {
+                // What the overriders make of its images is looked at anew.
+                None | Some(Unfit::Rewrite(_)) => {
+                    before.taken_in.insert(name.clone());
+                }
+                Some(unfit) => {
+                    before.refused.insert(name.clone(), unfit.clone());
+                }
+            }
+        }
+        before
+    }
+
+    /// How many nodes there are.
+    pub fn total(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many of them failed before anything was tried.
+    pub fn unfit(&self) -> usize {
+        self.nodes.iter().filter(|node| node.unfit.is_some()).count()
+    }
+
+    /// The nodes that can be tried.
+    pub fn fit(&self) -> impl Iterator<Item = &NodeKey> {
+        self.nodes
+            .iter()
+            .filter(|node| node.unfit.is_none())
+            .map(|node| &node.name)
+    }
+}
+
+impl Unfit {
+    /// What the node's entry says.
+    pub fn text(&self, node: &str) -> String {
+        match self {
+            Self::Missing => texts::no_such_node(node),
+            Self::NotEdge => NOT_EDGE.to_owned(),
+            Self::NotReady => NOT_READY.to_owned(),
+            Self::Rewrite(why) => why.clone(),
+        }
+    }
+
+    /// The same as a word.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Missing | Self::NotEdge => Reason::NodeUnsuitable,
+            Self::NotReady => Reason::NodeNotReady,
+            Self::Rewrite(_) => Reason::InvalidReference,
+        }
+    }
+}
+
+impl LeftOut {
+    /// A sentence about them; none if there are none.
+    pub fn sentence(self) -> Option<String> {
+        let parts = [(self.not_edge, "not edge nodes"), (self.not_ready, "not ready")];
+        let said: Vec<String> = parts
+            .into_iter()
+            .filter(|(count, _)| 0 < *count)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        let total = self.not_edge + self.not_ready;
+        (0 < total).then(|| format!("{total} nodes with the right labels left out: {}", said.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests;

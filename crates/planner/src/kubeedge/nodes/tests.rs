@@ -1,0 +1,201 @@
+use larder_api::image_pre_pull_job::NodeTaskStatus;
+use proptest::prelude::*;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+/// edge-1 and edge-2 are edge nodes of the east; down is not ready; cloud is no edge node; odd has the label with a value.
+fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, NodeFacts<'_>>) -> T) -> T {
+    let edge = labels(&[(EDGE_NODE_LABEL, ""), ("region", "east")]);
+    let cloud = labels(&[("region", "east")]);
+    let odd = labels(&[(EDGE_NODE_LABEL, "true"), ("region", "east")]);
+    let ready = |labels| NodeFacts { labels, ready: true };
+    let fleet = [
+        ("edge-1", ready(&edge)),
+        ("edge-2", ready(&edge)),
+        (
+            "down",
+            NodeFacts {
+                labels: &edge,
+                ready: false,
+            },
+        ),
+        ("cloud", ready(&cloud)),
+        ("odd", ready(&odd)),
+        (
+            "odd-and-down",
+            NodeFacts {
+                labels: &odd,
+                ready: false,
+            },
+        ),
+    ];
+    look(&fleet.map(|(name, node)| (NodeKey::from(name), node)).into())
+}
+
+fn rule(template: &Value) -> Result<NodeRule, NodeRuleError> {
+    let mut whole = json!({"images": ["nginx"]});
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(template.as_object().unwrap().clone());
+    NodeRule::parse(&serde_json::from_value(whole).unwrap())
+}
+
+/// Nodes with what their entries say, and who was left out.
+type Picture = (Vec<(String, Option<String>)>, LeftOut);
+
+fn chosen(template: &Value, waits: bool, before: &Before) -> Result<Picture, NoNodes> {
+    let rule = rule(template).unwrap();
+    let choice = with_fleet(|fleet| choose(&rule, fleet, waits, before))?;
+    let text = |node: &Chosen| {
+        (
+            node.name.to_string(),
+            node.unfit.as_ref().map(|unfit| unfit.text(&node.name)),
+        )
+    };
+    Ok((choice.nodes.iter().map(text).collect(), choice.left_out))
+}
+
+#[rstest]
+#[case::fit("edge-1", false, None)]
+#[case::missing("gone", false, Some("failed to get node, err: nodes \"gone\" not found"))]
+#[case::not_edge("cloud", false, Some("the node is not an edge node"))]
+#[case::label_with_a_value("odd", false, Some("the node is not an edge node"))]
+#[case::not_ready("down", false, Some("the node is not ready"))]
+#[case::edge_comes_before_ready("odd-and-down", false, Some("the node is not an edge node"))]
+#[case::waited_for("down", true, None)]
+#[case::a_deadline_makes_no_edge_node("cloud", true, Some("the node is not an edge node"))]
+#[case::a_deadline_makes_no_node("gone", true, Some("failed to get node, err: nodes \"gone\" not found"))]
+fn a_named_node_is_recorded_with_the_known_text(#[case] name: &str, #[case] waits: bool, #[case] want: Option<&str>) {
+    let (nodes, left_out) = chosen(&json!({"nodeNames": [name]}), waits, &Before::default()).unwrap();
+    assert_eq!(nodes, [(name.to_owned(), want.map(str::to_owned))]);
+    assert_eq!(left_out, LeftOut::default());
+}
+
+#[rstest]
+#[case::node_names("nodeNames")]
+#[case::the_guides_first_sample("nodes")]
+fn names_count_once_and_keep_their_order(#[case] field: &str) {
+    let template = json!({field: ["edge-2", "gone", "edge-1", "edge-2", "gone"]});
+    let (nodes, _) = chosen(&template, false, &Before::default()).unwrap();
+    let names: Vec<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["edge-2", "gone", "edge-1"]);
+}
+
+#[rstest]
+#[case::without_a_deadline(false, &["edge-1", "edge-2"], LeftOut { not_edge: 3, not_ready: 1 })]
+#[case::with_a_deadline(true, &["down", "edge-1", "edge-2"], LeftOut { not_edge: 3, not_ready: 0 })]
+fn labelled_nodes_that_do_not_qualify_are_left_out(
+    #[case] waits: bool,
+    #[case] want: &[&str],
+    #[case] left_out: LeftOut,
+    #[values(json!({}), json!({"matchLabels": {"region": "east"}}))] selector: Value,
+) {
+    let (nodes, counted) = chosen(&json!({"labelSelector": selector}), waits, &Before::default()).unwrap();
+    let names: Vec<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((names.as_slice(), counted), (want, left_out));
+    assert!(nodes.iter().all(|(_, unfit)| unfit.is_none()));
+}
+
+#[test]
+fn no_node_left_is_upstreams_text() {
+    let nobody = chosen(
+        &json!({"labelSelector": {"matchLabels": {"region": "west"}}}),
+        false,
+        &Before::default(),
+    );
+    assert_eq!(nobody.unwrap_err().to_string(), "no nodes were matched with selector");
+}
+
+#[rstest]
+#[case::both(json!({"nodeNames": ["a"], "labelSelector": {}}), "nodeNames and nodeSelector cannot be specified at the same time")]
+#[case::both_by_the_other_name(json!({"nodes": ["a"], "labelSelector": {}}), "nodeNames and nodeSelector cannot be specified at the same time")]
+#[case::neither(json!({}), "nodeNames and nodeSelector cannot both be empty")]
+#[case::empty_names(json!({"nodeNames": []}), "nodeNames and nodeSelector cannot both be empty")]
+#[case::both_names(json!({"nodeNames": ["a"], "nodes": ["a"]}), "nodes is another name of nodeNames; give only one of them")]
+#[case::operator(json!({"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}), "nodeSelector is invalid, err: the label selector's operator \"Near\" is unknown; use In, NotIn, Exists or DoesNotExist")]
+fn old_objects_are_refused_with_upstreams_texts(#[case] template: Value, #[case] want: &str) {
+    assert_eq!(rule(&template).unwrap_err().to_string(), want);
+}
+
+#[test]
+fn empty_names_beside_labels_are_not_given() {
+    let read = rule(&json!({"nodeNames": [], "nodes": [], "labelSelector": {}}));
+    assert_eq!(read, Ok(NodeRule::Labels(LabelRule::default())));
+}
+
+fn status(entries: &[(&str, &str, Option<&str>)]) -> ImagePrePullJobStatus {
+    let entry = |(name, phase, reason): &(&str, &str, Option<&str>)| NodeTaskStatus {
+        node_name: Some((*name).to_owned()),
+        phase: Some((*phase).to_owned()),
+        reason: reason.map(str::to_owned),
+        ..NodeTaskStatus::default()
+    };
+    ImagePrePullJobStatus {
+        node_status: entries.iter().map(entry).collect(),
+        ..ImagePrePullJobStatus::default()
+    }
+}
+
+#[test]
+fn a_restarted_controller_comes_to_the_same_choice() {
+    let status = status(&[("down", "InProgress", None), ("cloud", "Failure", Some(NOT_EDGE))]);
+    let before = Before::of(Some(&status), ["gone".into()]);
+    let by_name = json!({"nodeNames": ["cloud", "gone", "down", "edge-1"]});
+    let (nodes, _) = chosen(&by_name, false, &before).unwrap();
+    let unfit: Vec<bool> = nodes.iter().map(|(_, unfit)| unfit.is_some()).collect();
+    assert_eq!(unfit, [true, false, false, false]);
+    let (nodes, _) = chosen(&json!({"labelSelector": {}}), false, &before).unwrap();
+    let names: Vec<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["cloud", "down", "gone"],
+        "nodes that match only now are not taken in"
+    );
+}
+
+#[test]
+fn an_edit_takes_others_in_and_keeps_who_is_still_named() {
+    let before = Before::of(Some(&status(&[("down", "InProgress", None)])), []).edited();
+    let (nodes, _) = chosen(
+        &json!({"labelSelector": {"matchLabels": {"region": "east"}}}),
+        false,
+        &before,
+    )
+    .unwrap();
+    let names: Vec<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["down", "edge-1", "edge-2"]);
+}
+
+#[test]
+fn what_was_left_out_is_said_in_a_sentence() {
+    assert_eq!(LeftOut::default().sentence(), None);
+    let left_out = LeftOut {
+        not_edge: 2,
+        not_ready: 1,
+    };
+    assert_eq!(
+        left_out.sentence().unwrap(),
+        "3 nodes with the right labels left out: 2 not edge nodes, 1 not ready"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_node_is_chosen_twice(names in proptest::collection::vec("[a-c]{1,2}", 1..30), waits: bool) {
+        let rule = rule(&json!({"nodeNames": names})).unwrap();
+        let choice = with_fleet(|fleet| choose(&rule, fleet, waits, &Before::default())).unwrap();
+        let once: BTreeSet<&NodeKey> = choice.nodes.iter().map(|node| &node.name).collect();
+        prop_assert_eq!(once.len(), choice.total());
+        prop_assert_eq!(choice.unfit() + choice.fit().count(), choice.total());
+    }
+}

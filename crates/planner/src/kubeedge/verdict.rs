@@ -1,0 +1,154 @@
+//! Whether a job is over, and how it ended.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use larder_api::conditions::{self, reasons};
+use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
+
+use super::campaign::PrePull;
+use super::nodes::Choice;
+use super::texts::{JobPhase, too_many_failed};
+use crate::finish::End;
+use crate::progress::Progress;
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Completed or Failure.
+    pub phase: JobPhase,
+    /// The job's `reason`, where it failed.
+    pub reason: Option<String>,
+    /// Condition and its reason.
+    pub condition: (&'static str, &'static str),
+}
+
+/// How a job ended, if it is over at `now`. Asked after [`Progress::decide`], of a progress that was shown every node that
+/// can be tried.
+pub fn end(plan: &PrePull, choice: &Choice, progress: &Progress, now: Timestamp) -> Option<End> {
+    let counts = progress.counts();
+    let unfit = choice.unfit();
+    if unfit + counts.finished() == choice.total() {
+        return Some(End::AllDone);
+    }
+    if progress
+        .campaign()
+        .deadline(progress.started())
+        .is_some_and(|deadline| deadline <= now)
+    {
+        return Some(End::Deadline);
+    }
+    // What is under way is waited for: its bytes are paid for, and its result is worth knowing.
+    let lost = plan.tolerance.is_exceeded(unfit + counts.failed, choice.total());
+    (lost && counts.slots == 0).then_some(End::TooManyFailures)
+}
+
+/// What an end means, with so many failed nodes: those that did not qualify, those that kept silent, and at a deadline
+/// those that are not done.
+pub fn verdict(plan: &PrePull, end: End, failed: usize, total: usize) -> Verdict {
+    if plan.tolerance.is_exceeded(failed, total) {
+        let why = match end {
+            End::Deadline => reasons::DEADLINE_EXCEEDED,
+            End::AllDone | End::NoNodes | End::TooManyFailures => reasons::TOO_MANY_FAILURES,
+        };
+        return Verdict {
+            phase: JobPhase::Failure,
+            reason: Some(too_many_failed(failed, total)),
+            condition: (conditions::FAILED, why),
+        };
+    }
+    let why = if failed == 0 {
+        reasons::ALL_NODES_SUCCEEDED
+    } else {
+        reasons::WITHIN_TOLERANCE
+    };
+    Verdict {
+        phase: JobPhase::Completed,
+        reason: None,
+        condition: (conditions::COMPLETE, why),
+    }
+}
+
+/// Whether a job is over; such a job is never run again. A job that was refused has not run yet: once it is edited, which
+/// its generation tells, it is looked at anew.
+pub fn is_over(status: &ImagePrePullJobStatus, generation: Option<i64>) -> bool {
+    let refused = |condition: &&Condition| {
+        let never_began = [reasons::INVALID_SPEC, reasons::NO_NODES_MATCHED].contains(&condition.reason.as_str());
+        condition.type_ == conditions::FAILED && condition.status == "True" && never_began
+    };
+    let refusal = status.progress.conditions.iter().find(refused);
+    let edited = refusal.is_some_and(|refusal| refusal.observed_generation.is_some_and(|seen| Some(seen) < generation));
+    says_over(status) && !edited
+}
+
+/// Jobs of KubeEdge before 1.21 say so by v1alpha1's `state` alone.
+fn says_over(status: &ImagePrePullJobStatus) -> bool {
+    match status.phase.as_deref().filter(|phase| !phase.is_empty()) {
+        Some(phase) => phase == JobPhase::Completed.as_str() || phase == JobPhase::Failure.as_str(),
+        None => matches!(status.state.as_deref(), Some("Successful" | "Failed")),
+    }
+}
+
+/// When a job began, as its status tells: its `Progressing` condition has been true since.
+pub fn began(status: &ImagePrePullJobStatus) -> Option<Timestamp> {
+    progressing_since(status, "True")
+}
+
+/// When a job ended, as its status tells: by its condition, or where KubeEdge wrote it by the time of its last state.
+pub fn ended(status: &ImagePrePullJobStatus) -> Option<Timestamp> {
+    let time = || status.time.as_deref().and_then(|time| time.parse().ok());
+    says_over(status)
+        .then(|| progressing_since(status, "False").or_else(time))
+        .flatten()
+}
+
+fn progressing_since(status: &ImagePrePullJobStatus, value: &str) -> Option<Timestamp> {
+    let mut said = status.progress.conditions.iter();
+    let progressing = said.find(|condition| condition.type_ == conditions::PROGRESSING)?;
+    (progressing.status == value).then_some(progressing.last_transition_time.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::dialect::Refusal;
+    use crate::kubeedge::status::refused;
+    use crate::view::samples::at;
+
+    #[rstest]
+    #[case::as_it_was(Some(3), true)]
+    #[case::edited(Some(4), false)]
+    #[case::generation_unknown(None, true)]
+    fn a_refused_job_gets_another_chance_when_it_is_edited(#[case] generation: Option<i64>, #[case] want: bool) {
+        let status = refused(
+            None,
+            Some(3),
+            &Refusal::InvalidSpec("images[0]: 7 is neither a text nor an object".into()),
+            at(0),
+        );
+        assert_eq!(is_over(&status, generation), want);
+    }
+
+    #[test]
+    fn a_job_that_ran_is_over_whatever_is_edited() {
+        let condition =
+            json!({"type": "Failed", "status": "True", "reason": "TooManyFailures", "observedGeneration": 3});
+        let status = serde_json::from_value(json!({"phase": "Failure", "conditions": [condition]})).unwrap();
+        assert!(is_over(&status, Some(4)));
+    }
+
+    #[rstest]
+    #[case::by_the_condition(
+        json!({"phase": "Completed", "time": "2027-01-15T07:00:00Z", "conditions": [{"type": "Progressing", "status": "False", "lastTransitionTime": "2027-01-15T08:00:00Z"}]}),
+        Some(at(0))
+    )]
+    #[case::by_the_time_that_kubeedge_wrote(json!({"state": "Successful", "time": "2027-01-15T08:00:00Z"}), Some(at(0)))]
+    #[case::nobody_knows(json!({"phase": "Completed"}), None)]
+    #[case::a_time_that_is_none(json!({"phase": "Completed", "time": "yesterday"}), None)]
+    #[case::it_runs(json!({"phase": "InProgress", "time": "2027-01-15T08:00:00Z"}), None)]
+    fn a_job_tells_when_it_ended(#[case] status: Value, #[case] want: Option<Timestamp>) {
+        assert_eq!(ended(&serde_json::from_value(status).unwrap()), want);
+    }
+}
