@@ -69,20 +69,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       affinity:
-        {{- if $agent.affinity }}
-        {{- toYaml $agent.affinity | nindent 8 }}
-        {{- else }}
-        nodeAffinity:
-          requiredDuringSchedulingIgnoredDuringExecution:
-            nodeSelectorTerms:
-              - matchExpressions:
-                  # No runtime stands behind these.
-                  - {key: type, operator: NotIn, values: [virtual-kubelet]}
-                  - {key: eks.amazonaws.com/compute-type, operator: NotIn, values: [fargate]}
-                  {{- range .notOn }}
-                  - {{ toJson . }}
-                  {{- end }}
-        {{- end }}
+        {{- include "larder.agentAffinity" (dict "affinity" $agent.affinity "notOn" .notOn) | nindent 8 }}
       {{- with $agent.tolerations }}
       tolerations:
         {{- toYaml . | nindent 8 }}
@@ -222,4 +209,29 @@ spec:
         - name: extra-ca
           configMap: {name: {{ $values.extraCA.configMap | default "larder-extra-ca" }}}
         {{- end }}
+{{- end }}
+
+{{/*
+Affinity of a DaemonSet of agents: the affinity from the values, with the expressions that keep agents off nodes which are
+not theirs added to each of its required terms. Terms are alternatives, so one term without these expressions would let
+agents run on such nodes. Takes a dict of affinity and notOn, a list of expressions.
+*/}}
+{{- define "larder.agentAffinity" -}}
+{{- $required := list
+      (dict "key" "type" "operator" "NotIn" "values" (list "virtual-kubelet"))
+      (dict "key" "eks.amazonaws.com/compute-type" "operator" "NotIn" "values" (list "fargate")) -}}
+{{- $required = concat $required .notOn -}}
+{{- $affinity := deepCopy (.affinity | default dict) -}}
+{{- $nodes := $affinity.nodeAffinity | default dict -}}
+{{- $terms := list -}}
+{{- range dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list $nodes -}}
+{{- if not (or .matchExpressions .matchFields) -}}
+{{- fail "a term of nodeSelectorTerms in agent.affinity is empty, which matches no node: give it matchExpressions or matchFields, or leave it out" -}}
+{{- end -}}
+{{- $expressions := concat (.matchExpressions | default list) $required -}}
+{{- $terms = append $terms (merge (dict "matchExpressions" $expressions) .) -}}
+{{- end -}}
+{{- $terms = $terms | default (list (dict "matchExpressions" $required)) -}}
+{{- $nodes = merge (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms)) $nodes -}}
+{{- toYaml (merge (dict "nodeAffinity" $nodes) $affinity) -}}
 {{- end }}

@@ -56,6 +56,10 @@ async fn complaint(values: &str) -> String {
 #[case::no_such_operator("agent.tolerations[0].operator=Always", "value must be one of 'Exists', 'Equal'")]
 #[case::no_tag("image.tag=two words", "'two words' does not match pattern")]
 #[case::no_name_of_a_namespace("installation.namespace=Pantry", "'Pantry' does not match pattern")]
+#[case::a_term_that_matches_no_node(
+    "agent.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields=null",
+    "nodeSelectorTerms in agent.affinity is empty, which matches no node"
+)]
 #[tokio::test]
 async fn refuses(#[case] value: &str, #[case] sentence: &str) {
     let error = complaint(&format!("--set={value}")).await;

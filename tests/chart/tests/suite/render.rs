@@ -185,6 +185,58 @@ async fn edge_nodes_have_agents_of_their_own_that_ask_metaserver() {
     the(&objects, "ClusterRoleBinding", "larder-agent-edge-nodes");
 }
 
+/// The required terms of a DaemonSet's node affinity.
+fn node_terms(daemon_set: &Value) -> &Vec<Value> {
+    let affinity = &daemon_set["spec"]["template"]["spec"]["affinity"];
+    let required = &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    required["nodeSelectorTerms"].as_array().unwrap()
+}
+
+/// On an edge node both DaemonSets would otherwise compete for one host port.
+#[tokio::test]
+async fn an_affinity_of_agents_keeps_them_off_edge_and_virtual_nodes() {
+    let affinity = json!({
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+                { "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] },
+                { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["n1"] }] },
+            ] },
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                { "weight": 1, "preference": { "matchExpressions": [{ "key": "ssd", "operator": "Exists" }] } },
+            ],
+        },
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "kubernetes.io/hostname" }],
+        },
+    });
+    let mut arguments = set("kubeedge");
+    arguments.push(format!("--set-json=agent.affinity={affinity}"));
+    let objects = objects("1.36.0", &arguments).await;
+    let cloud = the(&objects, "DaemonSet", "larder-agent");
+    let terms = node_terms(cloud);
+    assert_eq!(terms.len(), 2);
+    for term in terms {
+        let expressions = term["matchExpressions"].as_array().unwrap();
+        for (key, value) in [
+            ("node-role.kubernetes.io/edge", ""),
+            ("type", "virtual-kubelet"),
+            ("eks.amazonaws.com/compute-type", "fargate"),
+        ] {
+            let wanted = json!({ "key": key, "operator": "NotIn", "values": [value] });
+            assert!(expressions.contains(&wanted), "{term}");
+        }
+    }
+    assert_eq!(terms[0]["matchExpressions"][0]["key"], "zone");
+    assert_eq!(terms[1]["matchFields"][0]["key"], "metadata.name");
+    let pod = &cloud["spec"]["template"]["spec"];
+    let preferred = &affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(
+        pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
+        *preferred
+    );
+    assert_eq!(pod["affinity"]["podAntiAffinity"], affinity["podAntiAffinity"]);
+}
+
 #[rstest]
 #[case::each_node_speaks_for_itself("Node", false)]
 #[case::cloudcore_speaks_for_all("CloudCore", true)]
