@@ -7,11 +7,22 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
-use larder_access::{KubeEdge, Settings};
+use larder_access::{AGENT, CONTROLLER, KubeEdge, Settings};
 use serde_json::{Value, json};
 
-/// Stands for the release's namespace until the text is made a template.
+/// Stand for what a release decides until the text is made a template.
 const NAMESPACE: &str = "namespace-of-the-release";
+const FULLNAME: &str = "fullname-of-the-release";
+const CONTROLLER_ACCOUNT: &str = "controller-account-of-the-release";
+const AGENT_ACCOUNT: &str = "agent-account-of-the-release";
+
+/// What each becomes in a template.
+const EXPRESSIONS: [(&str, &str); 4] = [
+    (NAMESPACE, r#"{{ include "larder.namespace" . }}"#),
+    (FULLNAME, r#"{{ include "larder.fullname" . }}"#),
+    (CONTROLLER_ACCOUNT, r#"{{ include "larder.controllerAccount" . }}"#),
+    (AGENT_ACCOUNT, r#"{{ include "larder.agentAccount" . }}"#),
+];
 
 const HEADER: &str = "{{- /* Written by `cargo xtask codegen` from crates/access. Do not edit. */}}\n";
 
@@ -138,22 +149,118 @@ fn hook(event: &str, objects: Vec<Value>) -> anyhow::Result<String> {
 
 /// One object as a template.
 fn document(object: &Value) -> anyhow::Result<String> {
-    let yaml = serde_saphyr::to_string(object)?;
+    let component = match object["metadata"]["name"].as_str() {
+        Some(CONTROLLER) => "controller",
+        _ => "agent",
+    };
+    let of_a_component = is_account_of_a_component(object);
+    let mut object = with_placeholders(object)?;
+    let annotations = object["metadata"]
+        .as_object_mut()
+        .and_then(|metadata| metadata.remove("annotations"));
+    let annotations = match annotations {
+        Some(annotations) => dict(&annotations),
+        None if of_a_component => format!(
+            "(include \"larder.overlaid\" (list .Values.serviceAccount.annotations \
+             .Values.{component}.serviceAccount.annotations) | fromYaml)"
+        ),
+        None => "dict".to_owned(),
+    };
     let mut text = "---\n".to_owned();
-    for line in yaml.lines() {
+    for line in serde_saphyr::to_string(&object)?.lines() {
         if let Some(indent) = line.find("app.kubernetes.io/name: larder") {
+            let before = &line[..indent];
             writeln!(
                 text,
-                "{}{{{{- include \"larder.labels\" . | nindent {indent} }}}}",
-                &line[..indent]
+                "{before}{{{{- include \"larder.labels\" . | nindent {indent} }}}}"
             )?;
             continue;
         }
-        text += &line.replace(NAMESPACE, "{{ include \"larder.namespace\" . }}");
+        let templated = EXPRESSIONS
+            .iter()
+            .fold(line.to_owned(), |line, (placeholder, expression)| {
+                line.replace(placeholder, expression)
+            });
+        text += &templated;
         text.push('\n');
+        if line == "metadata:" {
+            writeln!(
+                text,
+                "  {{{{- with include \"larder.annotations\" (list . {annotations}) }}}}"
+            )?;
+            text += "  {{- . | nindent 2 }}\n  {{- end }}\n";
+        }
     }
-    if object["kind"] == "ServiceAccount" && object["metadata"]["annotations"].is_null() {
-        text += "{{- with .Values.serviceAccount.annotations }}\n  annotations:\n    {{- toYaml . | nindent 4 }}\n{{- end }}\n";
+    if of_a_component {
+        return Ok(only_if(&format!(".Values.{component}.serviceAccount.create"), &text));
     }
     Ok(text)
+}
+
+/// The ServiceAccounts of hooks are always created, because the hooks delete them.
+fn is_account_of_a_component(object: &Value) -> bool {
+    let name = object["metadata"]["name"].as_str();
+    object["kind"] == "ServiceAccount" && [Some(CONTROLLER), Some(AGENT)].contains(&name)
+}
+
+/// Annotations as an expression of the template language.
+fn dict(annotations: &Value) -> String {
+    let pairs = annotations.as_object().into_iter().flatten();
+    let pairs: Vec<String> = pairs.map(|(key, value)| format!("\"{key}\" {value}")).collect();
+    format!("(dict {})", pairs.join(" "))
+}
+
+/// The object with placeholders for the names that depend on values. The policy keeps its name, and so does the Lease in
+/// the rules: each exists once in a cluster, and other programs look for it.
+fn with_placeholders(object: &Value) -> anyhow::Result<Value> {
+    let controller = format!("system:serviceaccount:{NAMESPACE}:");
+    let text = object.to_string().replace(
+        &format!("{controller}{CONTROLLER}"),
+        &format!("{controller}{CONTROLLER_ACCOUNT}"),
+    );
+    let mut object: Value = serde_json::from_str(&text)?;
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    if kind == "ServiceAccount" {
+        rename(&mut object["metadata"]["name"], account);
+    } else if !kind.starts_with("ValidatingAdmissionPolicy") {
+        rename(&mut object["metadata"]["name"], prefixed);
+    }
+    if let Some(reference) = object.get_mut("roleRef") {
+        rename(&mut reference["name"], prefixed);
+    }
+    for subject in objects_in(&mut object, "subjects") {
+        if subject["kind"] == "ServiceAccount" {
+            rename(&mut subject["name"], account);
+        }
+    }
+    for rule in objects_in(&mut object, "rules") {
+        if rule["resources"] == json!(["deployments/scale"]) {
+            objects_in(rule, "resourceNames").for_each(|name| rename(name, prefixed));
+        }
+    }
+    Ok(object)
+}
+
+fn objects_in<'a>(object: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    object.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn rename(name: &mut Value, to: fn(&str) -> String) {
+    if let Some(renamed) = name.as_str().map(to) {
+        *name = json!(renamed);
+    }
+}
+
+fn account(name: &str) -> String {
+    match name {
+        CONTROLLER => CONTROLLER_ACCOUNT.to_owned(),
+        AGENT => AGENT_ACCOUNT.to_owned(),
+        hook => prefixed(hook),
+    }
+}
+
+/// The name with the prefix of the release in place of our own.
+fn prefixed(name: &str) -> String {
+    name.strip_prefix("larder-")
+        .map_or_else(|| name.to_owned(), |rest| format!("{FULLNAME}-{rest}"))
 }

@@ -2,10 +2,12 @@
 //! if the files in the repository are not what it would write.
 
 mod chart;
+mod chart_readme;
 mod codegen;
 mod image;
 mod layers;
 mod manifests;
+mod monitoring;
 mod proto;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the generated files: deploy/crds, deploy/rbac, rights in deploy/chart, deploy/manifests, the gRPC code of crates/runtime-proto
+    /// Write the generated files: deploy/crds, deploy/rbac, the rights, files and README of deploy/chart, deploy/manifests, deploy/monitoring/prometheusrule.yaml, the gRPC code of crates/runtime-proto
     Codegen {
         /// Change nothing; fail if a file is stale
         #[arg(long)]

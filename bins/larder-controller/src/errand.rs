@@ -25,6 +25,10 @@ pub(crate) enum Errand {
         /// How long nodes may take
         #[arg(long, value_name = "SECONDS", default_value_t = 120)]
         timeout_seconds: u64,
+
+        /// Name of the controller's Deployment
+        #[arg(long, value_name = "NAME", default_value = uninstall::DEPLOYMENT)]
+        deployment: String,
     },
     /// See that the CRDs are ours, that a controller leads and that an agent answers on every node that is ready
     Check {
@@ -55,8 +59,12 @@ impl Errand {
     pub(crate) async fn run(&self, client: Client, namespace: &str, identity: String) -> Result<(), ErrandError> {
         match self {
             Self::InstallCrds { even_beside_openkruise } => install_crds::run(client, *even_beside_openkruise).await,
-            Self::Uninstall { timeout_seconds } => {
-                uninstall::run(client, namespace, identity, Duration::from_secs(*timeout_seconds)).await
+            Self::Uninstall {
+                timeout_seconds,
+                deployment,
+            } => {
+                let timeout = Duration::from_secs(*timeout_seconds);
+                uninstall::run(client, namespace, deployment, identity, timeout).await
             }
             Self::Check { timeout_seconds } => {
                 check::run(client, namespace, Duration::from_secs(*timeout_seconds)).await

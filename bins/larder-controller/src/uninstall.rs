@@ -34,15 +34,17 @@ use crate::errand::{ErrandError, ask};
 /// Until the controller has given its Lease back, or, killed, has let it expire.
 const STOPPED: Duration = Duration::from_mins(1);
 
-const DEPLOYMENT: &str = "larder-controller";
+/// The controller's Deployment, unless the chart gives it another name.
+pub(crate) const DEPLOYMENT: &str = "larder-controller";
 
 pub(crate) async fn run(
     client: Client,
     namespace: &str,
+    deployment: &str,
     identity: String,
     timeout: Duration,
 ) -> Result<(), ErrandError> {
-    stop_controller(&client, namespace).await?;
+    stop_controller(&client, namespace, deployment).await?;
     let in_the_way = ask("look whether OpenKruise serves these kinds", rivals(&client)).await?;
     if !in_the_way.is_empty() {
         let sentence = in_the_way.join("; ");
@@ -86,19 +88,19 @@ async fn delete_lease(client: Client, namespace: &str) -> Result<(), ErrandError
     }
 }
 
-async fn stop_controller(client: &Client, namespace: &str) -> Result<(), ErrandError> {
+async fn stop_controller(client: &Client, namespace: &str, deployment: &str) -> Result<(), ErrandError> {
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
     let none = json!({ "spec": { "replicas": 0 } });
     let parameters = PatchParams::default();
     let patch = Patch::Merge(&none);
     match ask(
         "stop the controller",
-        deployments.patch_scale(DEPLOYMENT, &parameters, &patch),
+        deployments.patch_scale(deployment, &parameters, &patch),
     )
     .await
     {
         Ok(_) => {
-            info!(deployment = DEPLOYMENT, "the controller is told to stop");
+            info!(deployment, "the controller is told to stop");
             Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),

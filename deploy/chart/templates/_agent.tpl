@@ -1,46 +1,49 @@
 {{/*
 A DaemonSet of agents. Takes a dict:
-  root, name, component
-  runtime       the runtime's places on the node
-  server        MetaServer's address; empty: the API server, with the pod's own token, which names the node
-  nodeSelector
-  notOn         a list of expressions: nodes that are not for these agents
+  root, component
+  runtime       paths of the container runtime on the nodes
+  server        address of MetaServer; empty: the API server, with the pod's own token, which contains the node's name
+  nodeSelector, affinity, tolerations, resources
+  notOn         expressions of which one must hold: together they describe the nodes that are not for these agents
 */}}
 {{- define "larder.agents" -}}
 {{- $values := .root.Values -}}
 {{- $agent := $values.agent -}}
 {{- $provider := $values.daemon.credentialProvider -}}
 {{- $runtime := .runtime -}}
-{{- $host := "/host" -}}
 {{- if and $runtime.configDir $runtime.hostsDir -}}
 {{- if not (hasPrefix (printf "%s/" (clean $runtime.configDir)) (printf "%s/" (clean $runtime.hostsDir))) -}}
-{{- fail (printf "runtime.hostsDir %s is not below runtime.configDir %s, and agents see no other settings of the runtime: set both" $runtime.hostsDir $runtime.configDir) -}}
+{{- fail (printf "runtime.hostsDir %s is not inside runtime.configDir %s, the only configuration directory that agents mount: set both" $runtime.hostsDir $runtime.configDir) -}}
 {{- end -}}
 {{- end -}}
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
-  name: {{ .name }}
+  name: {{ include "larder.fullname" .root }}-{{ .component }}
   namespace: {{ include "larder.namespace" .root }}
   labels:
     {{- include "larder.labels" .root | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
+  {{- with include "larder.annotations" (list .root dict) }}
+  {{- . | nindent 2 }}
+  {{- end }}
 spec:
   selector:
     matchLabels:
-      {{- include "larder.selector" .component | nindent 6 }}
+      {{- include "larder.selector" (list .root .component) | nindent 6 }}
+  revisionHistoryLimit: {{ int $agent.revisionHistoryLimit }}
   updateStrategy:
+    type: {{ $agent.updateStrategy.type }}
+    {{- if eq $agent.updateStrategy.type "RollingUpdate" }}
     rollingUpdate:
-      maxUnavailable: {{ $agent.updateStrategy.maxUnavailable }}
+      {{- include "larder.agentRollingUpdate" (dict "settings" $agent.updateStrategy.rollingUpdate "hostNetwork" (or $agent.hostNetwork (ne .server ""))) | nindent 6 }}
+    {{- end }}
   minReadySeconds: 3
   template:
     metadata:
       labels:
-        {{- include "larder.labels" .root | nindent 8 }}
+        {{- include "larder.labelsWith" (list .root $agent.podLabels) | nindent 8 }}
         app.kubernetes.io/component: {{ .component }}
-        {{- with $agent.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
       annotations:
         kubectl.kubernetes.io/default-container: agent
         {{- with $values.extraCA.pem }}
@@ -50,73 +53,48 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      serviceAccountName: larder-agent
+      serviceAccountName: {{ include "larder.agentAccount" .root }}
       {{- if .server }}
-      # MetaServer asks for no token, and edge nodes cannot fetch one.
+      # MetaServer requires no token, and edge nodes cannot request one.
       automountServiceAccountToken: false
       {{- end }}
-      {{- include "larder.imagePullSecrets" .root | nindent 6 }}
-      {{- include "larder.priorityClass" .root | nindent 6 }}
-      {{- if or $agent.hostNetwork .server }}
-      hostNetwork: true
-      # Names of registries mean what they mean to the node.
-      dnsPolicy: Default
+      {{- with include "larder.podFields" (list $agent .root) | trim }}
+      {{- . | nindent 6 }}
       {{- end }}
-      terminationGracePeriodSeconds: 15
+      {{- $hostNetwork := or $agent.hostNetwork (ne .server "") }}
+      {{- if $hostNetwork }}
+      hostNetwork: true
+      {{- end }}
+      {{- /* With the node's resolver, registries have the same addresses as for the runtime. */}}
+      {{- with $agent.dnsPolicy | default (ternary "Default" "" $hostNetwork) }}
+      dnsPolicy: {{ . }}
+      {{- end }}
       nodeSelector:
         kubernetes.io/os: linux
         {{- with .nodeSelector }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
       affinity:
-        {{- include "larder.agentAffinity" (dict "affinity" $agent.affinity "notOn" .notOn) | nindent 8 }}
-      {{- with $agent.tolerations }}
+        {{- include "larder.agentAffinity" (dict "affinity" .affinity "notOn" .notOn) | nindent 8 }}
+      {{- with .tolerations }}
       tolerations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+      {{- $podContext := deepCopy $agent.podSecurityContext }}
+      {{- with $agent.seLinuxOptions }}
+      {{- $podContext = set $podContext "seLinuxOptions" . }}
+      {{- end }}
+      {{- with $podContext }}
       securityContext:
-        # The runtime's socket belongs to root.
-        runAsUser: 0
-        runAsGroup: 0
-        seccompProfile:
-          type: RuntimeDefault
-        {{- with $agent.seLinuxOptions }}
-        seLinuxOptions:
-          {{- toYaml . | nindent 10 }}
-        {{- end }}
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       containers:
         - name: agent
           image: {{ include "larder.image" (list $agent.image .root) }}
           imagePullPolicy: {{ $values.image.pullPolicy }}
           args:
-            - --listen={{ include "larder.listen" (list $agent.port .root) }}
-            - --host-root={{ $host }}
-            - --runtime-endpoint=unix://{{ $host }}{{ $runtime.socket }}
-            - --state-dir={{ $agent.stateDir }}
-            - --max-concurrent-pulls={{ $agent.maxConcurrentPulls }}
-            {{- if $agent.acceptForeignImages }}
-            - --accept-foreign-images
-            {{- end }}
-            - --image-gc-high-threshold={{ $agent.imageGCHighThreshold }}
-            - --pin-budget={{ $agent.pinBudget }}
-            {{- if and $runtime.configDir $runtime.hostsDir }}
-            - --hosts-dir={{ $runtime.hostsDir }}
-            {{- end }}
-            {{- with .server }}
-            - --server={{ . }}
-            {{- end }}
-            {{- if $provider.enable }}
-            - --image-credential-provider-bin-dir={{ $provider.hostPath }}
-            {{- if $provider.configmap }}
-            - --image-credential-provider-config=/etc/larder/credential-provider/CredentialProviderPlugin.yaml
-            {{- else }}
-            - --image-credential-provider-config={{ $provider.configFile }}
-            {{- end }}
-            {{- end }}
-            {{- with $agent.log }}
-            - --log={{ . }}
-            {{- end }}
-            - --log-format={{ $agent.logFormat }}
+            {{- $args := include "larder.agentArgs" (dict "root" .root "runtime" $runtime "server" .server) | fromYamlArray }}
+            {{- include "larder.args" (dict "args" $args "extra" $agent.extraArgs "value" "agent.extraArgs") | nindent 12 }}
           env:
             - name: NODE_NAME
               valueFrom:
@@ -145,25 +123,21 @@ spec:
           ports:
             - name: http
               containerPort: {{ $agent.port }}
-          livenessProbe:
-            httpGet: {path: /healthz, port: http}
-            periodSeconds: 10
-            timeoutSeconds: 5
-            failureThreshold: 6
-          readinessProbe:
-            httpGet: {path: /readyz, port: http}
-            periodSeconds: 5
-            timeoutSeconds: 5
+          {{- with include "larder.probes" $agent | trim }}
+          {{- . | nindent 10 }}
+          {{- end }}
           resources:
-            {{- toYaml $agent.resources | nindent 12 }}
+            {{- toYaml .resources | nindent 12 }}
+          {{- with $agent.securityContext }}
           securityContext:
-            {{- include "larder.restricted" .root | nindent 12 }}
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
           volumeMounts:
-            - {name: runtime, mountPath: {{ $host }}{{ dir $runtime.socket }}}
+            - {name: runtime, mountPath: /host{{ dir $runtime.socket }}}
             - {name: state, mountPath: {{ $agent.stateDir }}}
-            - {name: image-filesystem, mountPath: {{ $host }}{{ $runtime.imageFilesystem }}, readOnly: true}
+            - {name: image-filesystem, mountPath: /host{{ $runtime.imageFilesystem }}, readOnly: true}
             {{- with $runtime.configDir }}
-            - {name: runtime-config, mountPath: {{ $host }}{{ . }}, readOnly: true}
+            - {name: runtime-config, mountPath: /host{{ . }}, readOnly: true}
             {{- end }}
             {{- if $provider.enable }}
             - {name: provider-plugins, mountPath: {{ $provider.hostPath }}, readOnly: true}
@@ -178,6 +152,9 @@ spec:
             {{- end }}
             {{- if or $values.extraCA.pem $values.extraCA.configMap }}
             - {name: extra-ca, mountPath: /etc/larder/ca, readOnly: true}
+            {{- end }}
+            {{- with $agent.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
             {{- end }}
       volumes:
         - name: runtime
@@ -207,31 +184,92 @@ spec:
         {{- end }}
         {{- if or $values.extraCA.pem $values.extraCA.configMap }}
         - name: extra-ca
-          configMap: {name: {{ $values.extraCA.configMap | default "larder-extra-ca" }}}
+          configMap: {name: {{ $values.extraCA.configMap | default (printf "%s-extra-ca" (include "larder.fullname" .root)) }}}
+        {{- end }}
+        {{- with $agent.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
         {{- end }}
 {{- end }}
 
 {{/*
 Affinity of a DaemonSet of agents: the affinity from the values, with the expressions that keep agents off nodes which are
 not theirs added to each of its required terms. Terms are alternatives, so one term without these expressions would let
-agents run on such nodes. Takes a dict of affinity and notOn, a list of expressions.
+agents run on such nodes. Takes a dict of affinity and notOn: expressions of which one must hold.
 */}}
 {{- define "larder.agentAffinity" -}}
 {{- $required := list
       (dict "key" "type" "operator" "NotIn" "values" (list "virtual-kubelet"))
       (dict "key" "eks.amazonaws.com/compute-type" "operator" "NotIn" "values" (list "fargate")) -}}
-{{- $required = concat $required .notOn -}}
+{{- $alternatives := list -}}
+{{- range .notOn -}}
+{{- $alternatives = append $alternatives (append $required .) -}}
+{{- end -}}
+{{- $alternatives = $alternatives | default (list $required) -}}
 {{- $affinity := deepCopy (.affinity | default dict) -}}
 {{- $nodes := $affinity.nodeAffinity | default dict -}}
-{{- $terms := list -}}
-{{- range dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list $nodes -}}
+{{- $given := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list $nodes -}}
+{{- range $given -}}
 {{- if not (or .matchExpressions .matchFields) -}}
-{{- fail "a term of nodeSelectorTerms in agent.affinity is empty, which matches no node: give it matchExpressions or matchFields, or leave it out" -}}
+{{- fail "a term of nodeSelectorTerms in the affinity of agents is empty, which matches no node: give it matchExpressions or matchFields, or leave it out" -}}
 {{- end -}}
-{{- $expressions := concat (.matchExpressions | default list) $required -}}
-{{- $terms = append $terms (merge (dict "matchExpressions" $expressions) .) -}}
 {{- end -}}
-{{- $terms = $terms | default (list (dict "matchExpressions" $required)) -}}
+{{- $terms := list -}}
+{{- range $term := $given | default (list dict) -}}
+{{- range $alternatives -}}
+{{- $expressions := concat ($term.matchExpressions | default list) . -}}
+{{- $terms = append $terms (merge (dict "matchExpressions" $expressions) $term) -}}
+{{- end -}}
+{{- end -}}
 {{- $nodes = merge (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms)) $nodes -}}
 {{- toYaml (merge (dict "nodeAffinity" $nodes) $affinity) -}}
+{{- end }}
+
+{{- define "larder.agentArgs" -}}
+{{- $agent := .root.Values.agent -}}
+{{- $provider := .root.Values.daemon.credentialProvider -}}
+- {{ printf "--listen=%s" (include "larder.listen" (list $agent.port .root)) | quote }}
+- --host-root=/host
+- {{ printf "--runtime-endpoint=unix:///host%s" .runtime.socket | quote }}
+- {{ printf "--state-dir=%s" $agent.stateDir | quote }}
+- --max-concurrent-pulls={{ int $agent.maxConcurrentPulls }}
+{{- if $agent.acceptForeignImages }}
+- --accept-foreign-images
+{{- end }}
+- --image-gc-high-threshold={{ int $agent.imageGCHighThreshold }}
+- --pin-budget={{ int $agent.pinBudget }}
+{{- if and .runtime.configDir .runtime.hostsDir }}
+- {{ printf "--hosts-dir=%s" .runtime.hostsDir | quote }}
+{{- end }}
+{{- with .server }}
+- {{ printf "--server=%s" . | quote }}
+{{- end }}
+{{- if $provider.enable }}
+- {{ printf "--image-credential-provider-bin-dir=%s" $provider.hostPath | quote }}
+{{- if $provider.configmap }}
+- --image-credential-provider-config=/etc/larder/credential-provider/CredentialProviderPlugin.yaml
+{{- else }}
+- {{ printf "--image-credential-provider-config=%s" $provider.configFile | quote }}
+{{- end }}
+{{- end }}
+{{- with $agent.log }}
+- {{ printf "--log=%s" . | quote }}
+{{- end }}
+- --log-format={{ $agent.logFormat }}
+{{- end }}
+
+{{/* Settings of agents' rolling updates, unless they can never finish. Takes a dict of settings and hostNetwork. */}}
+{{- define "larder.agentRollingUpdate" -}}
+{{- $none := list "" "0" "0%" -}}
+{{- $surges := not (has (toString (.settings.maxSurge | default "")) $none) -}}
+{{- $replaces := not (has (toString (.settings.maxUnavailable | default "")) $none) -}}
+{{- if and $surges $replaces -}}
+{{- fail "agent.updateStrategy.rollingUpdate: Kubernetes accepts maxSurge only with maxUnavailable: 0" -}}
+{{- end -}}
+{{- if not (or $surges $replaces) -}}
+{{- fail "agent.updateStrategy.rollingUpdate: maxUnavailable and maxSurge are both 0, so no agent could be replaced" -}}
+{{- end -}}
+{{- if and $surges .hostNetwork -}}
+{{- fail "agent.updateStrategy.rollingUpdate.maxSurge: old and new agents would compete for a port of the node; it needs agent.hostNetwork: false and no edge nodes" -}}
+{{- end -}}
+{{- toYaml .settings -}}
 {{- end }}

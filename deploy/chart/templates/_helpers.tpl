@@ -2,27 +2,130 @@
 {{ .Values.installation.namespace | default .Release.Namespace }}
 {{- end }}
 
-{{- define "larder.labels" -}}
-app.kubernetes.io/name: larder
+{{- define "larder.name" -}}
+{{ .Values.nameOverride | default "larder" }}
+{{- end }}
+
+{{/* Prefix of the names of all objects. */}}
+{{- define "larder.fullname" -}}
+{{ .Values.fullnameOverride | default (include "larder.name" .) }}
+{{- end }}
+
+{{/* Name of a component's ServiceAccount. Takes a list of the component and the root. */}}
+{{- define "larder.account" -}}
+{{- $component := index . 0 -}}
+{{- $root := index . 1 -}}
+{{- $account := (get $root.Values $component).serviceAccount -}}
+{{- if not (or $account.create $account.name) -}}
+{{- fail (printf "%s.serviceAccount.create is false, so %s.serviceAccount.name must name an existing ServiceAccount" $component $component) -}}
+{{- end -}}
+{{ $account.name | default (printf "%s-%s" (include "larder.fullname" $root) $component) }}
+{{- end }}
+
+{{- define "larder.controllerAccount" -}}
+{{ include "larder.account" (list "controller" .) }}
+{{- end }}
+
+{{/* The policy lets the controller's account write every status, so agents must not have the same one. */}}
+{{- define "larder.agentAccount" -}}
+{{- $account := include "larder.account" (list "agent" .) -}}
+{{- if eq $account (include "larder.controllerAccount" .) -}}
+{{- fail (printf "controller.serviceAccount.name and agent.serviceAccount.name are both %s: agents must not have the controller's rights" $account) -}}
+{{- end -}}
+{{ $account }}
+{{- end }}
+
+{{/* A list of dicts as one dict; later ones win. The function merge ignores 0, false and "" in them. */}}
+{{- define "larder.overlaid" -}}
+{{- $all := dict -}}
+{{- range . -}}
+{{- range $key, $value := . -}}
+{{- $_ := set $all $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end }}
+
+{{- define "larder.fixedLabels" -}}
+app.kubernetes.io/name: {{ include "larder.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: larder
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* Labels that select the pods of a part of Larder. */}}
+{{- define "larder.labels" -}}
+{{ include "larder.fixedLabels" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of an object with labels of its own. Takes a list of the root and these labels. */}}
+{{- define "larder.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{ include "larder.fixedLabels" $root }}
+{{- with include "larder.overlaid" (list $root.Values.commonLabels (index . 1)) | fromYaml }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The field annotations, or nothing. Takes a list of the root and the object's own annotations. */}}
+{{- define "larder.annotations" -}}
+{{- with include "larder.overlaid" (list (index . 0).Values.commonAnnotations (index . 1)) | fromYaml -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Labels that select the pods of a component. Takes a list of the root and the component. */}}
 {{- define "larder.selector" -}}
-app.kubernetes.io/name: larder
-app.kubernetes.io/component: {{ . }}
+app.kubernetes.io/name: {{ include "larder.name" (index . 0) }}
+app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
+{{/* A component's image. Takes a list of its values and the root. */}}
 {{- define "larder.image" -}}
+{{- $image := index . 0 -}}
 {{- $root := index . 1 -}}
-{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
-{{ index . 0 }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
+{{- with $image.registry | default $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{ $image.repository }}:{{ $image.tag | default $root.Values.image.tag | default $root.Chart.AppVersion }}
+{{- with $image.digest }}@{{ . }}{{ end -}}
 {{- end }}
 
-{{/* Feature gates as JSON: {"jobs": bool, "unknown": [names]}. The last word on a gate counts, as in the program. */}}
+{{/*
+Arguments of a container with additional ones. A flag that is given twice is an error when the program starts, so it is
+rejected here. Takes a dict of args, extra and value, the name of the value that extra is from.
+*/}}
+{{- define "larder.args" -}}
+{{- $flags := list -}}
+{{- range .args -}}
+{{- $flags = append $flags (first (splitList "=" .)) -}}
+{{- end -}}
+{{- $value := .value -}}
+{{- range .extra -}}
+{{- $flag := first (splitList "=" .) -}}
+{{- if has $flag $flags -}}
+{{- fail (printf "%s contains %s, which the chart sets itself: use the chart's value for it" $value $flag) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml (concat .args .extra) -}}
+{{- end }}
+
+{{/* The probes of a component that has some. Takes its values. */}}
+{{- define "larder.probes" -}}
+{{- $component := . -}}
+{{- range $field, $path := dict "livenessProbe" "/healthz" "readinessProbe" "/readyz" "startupProbe" "/healthz" -}}
+{{- with get $component $field }}
+{{ $field }}:
+  httpGet: {path: {{ $path }}, port: http}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Feature gates as JSON: {"jobs": bool, "unknown": [names]}. The last value of a gate wins, as in the program. */}}
 {{- define "larder.gates" -}}
 {{- $jobs := true -}}
 {{- $unknown := list -}}
@@ -44,7 +147,7 @@ app.kubernetes.io/component: {{ . }}
 {{- dict "jobs" $jobs "unknown" $unknown | toJson -}}
 {{- end }}
 
-{{/* "true" or nothing: whether jobs are served. */}}
+{{/* "true" or nothing: whether jobs are processed. */}}
 {{- define "larder.servesJobs" -}}
 {{- if (include "larder.gates" . | fromJson).jobs }}true{{ end -}}
 {{- end }}
@@ -55,12 +158,12 @@ app.kubernetes.io/component: {{ . }}
 {{- if and (eq .Values.policy "auto") (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}true{{ end -}}
 {{- end }}
 
-{{/* How CloudCore passes on what edge nodes write: Absent, Node or CloudCore. */}}
+{{/* Identity that CloudCore uses when it forwards edge nodes' writes: Absent, Node or CloudCore. */}}
 {{- define "larder.kubeEdge" -}}
 {{- if .Values.kubeEdge.enabled }}{{ .Values.kubeEdge.identity }}{{ else }}Absent{{ end -}}
 {{- end }}
 
-{{/* Where a part listens: the pod's own address and a port. */}}
+{{/* Address on which a component listens: the pod's own and a port. */}}
 {{- define "larder.listen" -}}
 {{- $root := index . 1 -}}
 {{- if $root.Values.ipv6 }}[$(POD_IP)]{{ else }}$(POD_IP){{ end }}:{{ index . 0 }}
@@ -73,36 +176,48 @@ app.kubernetes.io/component: {{ . }}
       fieldPath: status.podIP
 {{- end }}
 
-{{/* What a container of Larder may do: nothing but its work. */}}
-{{- define "larder.restricted" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-{{- end }}
-
-{{- define "larder.nonRoot" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
+{{/* Name of the chart's own PriorityClass, or of the existing one to use. */}}
 {{- define "larder.priorityClassName" -}}
-{{ .Values.priorityClass.name | default (ternary "larder" "" .Values.priorityClass.create) }}
+{{ .Values.priorityClass.name | default (ternary (include "larder.fullname" .) "" .Values.priorityClass.create) }}
 {{- end }}
 
-{{- define "larder.priorityClass" -}}
-{{- with include "larder.priorityClassName" . }}
+{{/* Fields of a pod that both components have. Takes a list of the component's values and the root. */}}
+{{- define "larder.podFields" -}}
+{{- $component := index . 0 -}}
+{{- $root := index . 1 -}}
+{{- with $component.priorityClassName | default (include "larder.priorityClassName" $root) }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- with $component.terminationGracePeriodSeconds }}
+terminationGracePeriodSeconds: {{ int . }}
+{{- end }}
+{{- include "larder.podNames" . }}
 {{- end }}
 
-{{- define "larder.imagePullSecrets" -}}
-{{- with .Values.imagePullSecrets }}
+{{/* How a pod resolves names, and the Secrets for its image. Takes a list of the component's values and the root. */}}
+{{- define "larder.podNames" -}}
+{{- $component := index . 0 -}}
+{{- with (index . 1).Values.imagePullSecrets }}
 imagePullSecrets:
-{{- toYaml . | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $component.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $component.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "larder.controllerNetwork" -}}
+{{- $controller := .Values.controller -}}
+{{- if $controller.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with $controller.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" $controller.hostNetwork) }}
+dnsPolicy: {{ . }}
 {{- end }}
 {{- end }}
 
@@ -111,11 +226,8 @@ imagePullSecrets:
 {{- $values := .root.Values -}}
 serviceAccountName: {{ .account }}
 restartPolicy: Never
-{{- include "larder.imagePullSecrets" .root }}
-{{- if $values.controller.hostNetwork }}
-hostNetwork: true
-dnsPolicy: ClusterFirstWithHostNet
-{{- end }}
+{{- include "larder.podNames" (list $values.controller .root) }}
+{{- include "larder.controllerNetwork" .root }}
 nodeSelector:
   kubernetes.io/os: linux
   {{- with $values.controller.nodeSelector }}
@@ -129,19 +241,23 @@ affinity:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with $values.controller.podSecurityContext }}
 securityContext:
-  {{- include "larder.nonRoot" .root | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 containers:
   - name: {{ index .args 0 }}
     image: {{ include "larder.image" (list $values.controller.image .root) }}
     imagePullPolicy: {{ $values.image.pullPolicy }}
     args:
       {{- toYaml .args | nindent 6 }}
-    # So that `kubectl describe pod` shows what went wrong.
+    # kubectl describe pod then shows the error.
     terminationMessagePolicy: FallbackToLogsOnError
     resources:
       requests: {cpu: 10m, memory: 32Mi}
       limits: {memory: 256Mi}
+    {{- with $values.controller.securityContext }}
     securityContext:
-      {{- include "larder.restricted" .root | nindent 6 }}
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
 {{- end }}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -286,6 +286,37 @@ async fn an_uninstall_withdraws_orders_and_frees_jobs() {
     assert_eq!(status["conditions"][0]["status"], "False", "{status}");
     let leases = Api::<Lease>::namespaced(client, NAMESPACE);
     assert!(leases.get_opt("larder-controller").await.unwrap().is_none());
+}
+
+/// The chart's fullnameOverride gives the Deployment another name, in the role and in this argument.
+#[tokio::test]
+async fn an_uninstall_stops_the_deployment_that_it_is_told() {
+    let objects = larder_access::uninstaller(&Settings::default());
+    let objects = Value::from(objects).to_string().replace(
+        r#""resourceNames":["larder-controller"],"resources":["deployments/scale"]"#,
+        r#""resourceNames":["cellar-controller"],"resources":["deployments/scale"]"#,
+    );
+    assert!(objects.contains("cellar"), "{objects}");
+    let stage = Stage::with(larder_api::crds(), serde_json::from_str(&objects).unwrap()).await;
+    let labels = json!({ "app": "cellar" });
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "cellar-controller", "namespace": NAMESPACE },
+        "spec": {
+            "replicas": 2, "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "controller", "image": "larder-controller" }] },
+            },
+        },
+    });
+    stage.apply(vec![deployment]).await;
+    let arguments = ["uninstall", "--timeout-seconds=1", "--deployment=cellar-controller"];
+    let output = stage.run("larder-uninstaller", &arguments).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let deployments = Api::<Deployment>::namespaced(stage.client(), NAMESPACE);
+    let stopped = deployments.get("cellar-controller").await.unwrap();
+    assert_eq!(stopped.spec.unwrap().replicas, Some(0));
 }
 
 /// Waits until its orders are withdrawn, then shows no results any more.

@@ -7,7 +7,7 @@ use rstest::rstest;
 
 use crate::chart::{NAMESPACE, SETS, manifests, set, template};
 
-async fn must(kubeconfig: &Path, arguments: &[&str]) -> String {
+pub(crate) async fn must(kubeconfig: &Path, arguments: &[&str]) -> String {
     let output = kubectl(Kubectl::Current, kubeconfig, arguments).await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complaint = String::from_utf8_lossy(&output.stderr);

@@ -164,9 +164,9 @@ async fn warnings_are_in_the_notes() {
     let said = String::from_utf8(output.stdout).unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     for sentence in [
-        "WARNING: Larder does not know the feature gate KruiseDaemon; it is ignored.",
-        "WARNING: the feature gate ImagePullJobGate is off: no job is served.",
-        "WARNING: installation.roleListGroups is not needed and ignored",
+        "WARNING: the feature gate KruiseDaemon is unknown and ignored.",
+        "WARNING: the feature gate ImagePullJobGate is off: no job is processed.",
+        "WARNING: installation.roleListGroups is ignored",
     ] {
         assert!(said.contains(sentence), "{sentence}\n{complaint}");
     }

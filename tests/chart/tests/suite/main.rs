@@ -6,8 +6,10 @@
 
 mod apply;
 mod chart;
+mod everything;
 mod kruise;
 mod refusals;
 mod render;
 mod rights;
 mod selectors;
+mod values;

@@ -13,7 +13,6 @@ async fn complaint(values: &str) -> String {
 #[rstest]
 #[case::unknown_name("foo=1", "additional properties 'foo' not allowed")]
 #[case::misspelt_below("agent.runtime.sokcet=/x", "additional properties 'sokcet' not allowed")]
-#[case::a_value_of_kruise_that_means_nothing_here("manager.replicas=3", "additional properties 'manager' not allowed")]
 #[case::wrong_type("controller.replicas=two", "got string, want integer")]
 #[case::relative_path("agent.stateDir=var/lib", "does not match pattern")]
 #[case::not_one_of("policy=sometimes", "value must be one of 'auto', 'always', 'never'")]
@@ -28,14 +27,50 @@ async fn complaint(values: &str) -> String {
 )]
 #[case::settings_that_are_not_mounted(
     "agent.runtime.hostsDir=/etc/certs.d",
-    "hostsDir /etc/certs.d is not below runtime.configDir /etc/containerd"
+    "hostsDir /etc/certs.d is not inside runtime.configDir /etc/containerd"
 )]
 #[case::no_certificate("extraCA.pem=hello", "does not match pattern")]
 #[case::no_number_of_agents(
-    "agent.updateStrategy.maxUnavailable=foo",
-    "'/agent/updateStrategy/maxUnavailable': 'foo' does not match"
+    "agent.updateStrategy.rollingUpdate.maxUnavailable=foo",
+    "'/agent/updateStrategy/rollingUpdate/maxUnavailable': 'foo' does not match"
 )]
-#[case::no_agent_would_ever_be_replaced("agent.updateStrategy.maxUnavailable=0", "minimum: got 0, want 1")]
+#[case::no_agent_would_ever_be_replaced(
+    "agent.updateStrategy.rollingUpdate.maxUnavailable=0",
+    "both 0, so no agent could be replaced"
+)]
+#[case::one_port_for_two_agents(
+    "agent.updateStrategy.rollingUpdate.maxUnavailable=0,agent.updateStrategy.rollingUpdate.maxSurge=1",
+    "would compete for a port of the node"
+)]
+#[case::kubernetes_wants_one_of_them(
+    "agent.updateStrategy.rollingUpdate.maxSurge=10%,agent.hostNetwork=false",
+    "Kubernetes accepts maxSurge only with maxUnavailable: 0"
+)]
+#[case::a_flag_of_the_chart(
+    "agent.extraArgs={--pin-budget=10}",
+    "agent.extraArgs contains --pin-budget, which the chart sets"
+)]
+#[case::the_controllers_too(
+    "controller.extraArgs={--listen=:1}",
+    "controller.extraArgs contains --listen, which the chart sets"
+)]
+#[case::no_account(
+    "controller.serviceAccount.create=false",
+    "controller.serviceAccount.name must name an existing ServiceAccount"
+)]
+#[case::one_account_for_both(
+    "agent.serviceAccount.name=larder-controller",
+    "agents must not have the controller's rights"
+)]
+#[case::a_label_of_the_chart(
+    "commonLabels.app\\.kubernetes\\.io/name=mine",
+    "'/commonLabels/app.kubernetes.io~1name': false schema"
+)]
+#[case::no_digest("agent.image.digest=sha256:12", "'/agent/image/digest': 'sha256:12' does not match")]
+#[case::no_such_probe(
+    "agent.livenessProbe.path=/x",
+    "'/agent/livenessProbe': additional properties 'path' not allowed"
+)]
 #[case::more_than_all(
     "controller.podDisruptionBudget.maxUnavailable=150%",
     "'150%' does not match pattern"
@@ -58,7 +93,7 @@ async fn complaint(values: &str) -> String {
 #[case::no_name_of_a_namespace("installation.namespace=Pantry", "'Pantry' does not match pattern")]
 #[case::a_term_that_matches_no_node(
     "agent.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields=null",
-    "nodeSelectorTerms in agent.affinity is empty, which matches no node"
+    "nodeSelectorTerms in the affinity of agents is empty, which matches no node"
 )]
 #[tokio::test]
 async fn refuses(#[case] value: &str, #[case] sentence: &str) {
@@ -68,15 +103,18 @@ async fn refuses(#[case] value: &str, #[case] sentence: &str) {
 
 /// What the patterns must let through.
 #[rstest]
-#[case::agents_by_number("agent.updateStrategy.maxUnavailable=3")]
-#[case::agents_by_share("agent.updateStrategy.maxUnavailable=100%")]
+#[case::agents_by_number("agent.updateStrategy.rollingUpdate.maxUnavailable=3")]
+#[case::agents_by_share("agent.updateStrategy.rollingUpdate.maxUnavailable=100%")]
 #[case::fraction_of_a_processor("agent.resources.limits.cpu=0.5")]
 #[case::large_numbers("controller.resources.limits.memory=1.5Gi")]
 #[case::no_limit("agent.resources.limits.cpu=null")]
 #[case::durations("monitoring.serviceMonitor.interval=1m30s")]
 #[case::proxy_with_a_password("proxy.http=http://me:secret@proxy.example:3128/")]
 #[case::proxy_by_address("proxy.https=10.0.0.1:3128")]
-#[case::tag_with_a_digest("image.tag=0.1.0@sha256:0123456789012345678901234567890123456789012345678901234567890123")]
+#[case::digest("agent.image.digest=sha256:0123456789012345678901234567890123456789012345678901234567890123")]
+#[case::additional_agents_first(
+    "agent.updateStrategy.rollingUpdate.maxUnavailable=0,agent.updateStrategy.rollingUpdate.maxSurge=1,agent.hostNetwork=false"
+)]
 #[case::registry_with_a_port("image.registry=registry.example.com:5000/larder")]
 #[case::toleration("controller.tolerations[0].key=dedicated,controller.tolerations[0].effect=NoSchedule")]
 #[tokio::test]
