@@ -8,6 +8,7 @@ mod apply;
 mod chart;
 mod everything;
 mod kruise;
+mod kruise_values;
 mod refusals;
 mod render;
 mod rights;
