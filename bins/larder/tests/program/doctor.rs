@@ -247,6 +247,27 @@ async fn every_illness_of_a_cluster_is_named() {
         .await;
     cluster.kubectl(&["apply", "-f", &rbac("20-agent.yaml")]).await;
 
+    // The chart may give the accounts other names.
+    let labels = json!({"app.kubernetes.io/part-of": "larder", "app.kubernetes.io/component": "agent"});
+    let agents = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"name": "hands", "namespace": "larder-system", "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"serviceAccountName": "hand", "containers": [{"name": "agent", "image": "larder-agent:0.1.0"}]},
+            },
+        },
+    });
+    cluster.apply(&agents).await;
+    cluster
+        .assert_finds("problem rights: The ServiceAccount larder-system/hand may not get nodeimages.apps.kruise.io")
+        .await;
+    cluster
+        .kubectl(&["delete", "daemonset", "hands", "-n", "larder-system"])
+        .await;
+
     cluster
         .kubectl(&["delete", "validatingadmissionpolicybinding", "larder-agent-own-node"])
         .await;

@@ -58,10 +58,18 @@ pub(super) struct System {
     pub(super) namespace: String,
     /// Other namespaces that have a controller, too.
     pub(super) elsewhere: Vec<String>,
+    pub(super) accounts: Accounts,
     pub(super) exists: Seen<bool>,
     pub(super) lease: Seen<Option<Lease>>,
     pub(super) controllers: Seen<Vec<Pod>>,
     pub(super) agents: Seen<Vec<Pod>>,
+}
+
+/// Names of the ServiceAccounts.
+#[derive(Clone, Debug)]
+pub(super) struct Accounts {
+    pub(super) controller: String,
+    pub(super) agent: String,
 }
 
 #[derive(Clone, Debug)]

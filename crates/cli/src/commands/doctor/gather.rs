@@ -11,6 +11,7 @@ use kube::Client;
 use larder_controller::error_chain::chain;
 use tokio::time::timeout;
 
+use self::place::Place;
 use super::facts::{Facts, Seen, Server};
 use crate::failure::Failure;
 
@@ -20,18 +21,22 @@ const REQUEST: Duration = Duration::from_secs(10);
 /// Everything that the diagnosis needs. Without a namespace, Larder is looked for.
 pub(super) async fn gather(client: &Client, namespace: Option<&str>) -> Result<Facts, Failure> {
     let server = server(client).await?;
-    let (namespace, elsewhere) = place::find(client, namespace).await;
+    let Place {
+        namespace,
+        elsewhere,
+        accounts,
+    } = place::find(client, namespace).await;
     let (crds, rivals, nodes, system) = futures::join!(
         surroundings::crds(client),
         surroundings::rivals(client),
         parts::nodes(client),
-        parts::system(client, &namespace, elsewhere),
+        parts::system(client, &namespace, elsewhere, accounts.clone()),
     );
     let some_node = nodes.iter().flatten().find(|node| node.has_node_image);
     let some_node = some_node.map(|node| node.name.clone());
     let (policy, rights) = futures::join!(
         surroundings::policy(client, some_node.as_deref()),
-        rights::rights(client, &namespace),
+        rights::rights(client, &namespace, &accounts),
     );
     Ok(Facts {
         server,

@@ -157,10 +157,14 @@ pub(super) fn policy(facts: &Facts) -> Area {
 pub(super) fn rights(facts: &Facts) -> Area {
     let mut findings = Vec::new();
     let rights = &facts.rights;
-    let parts = [("controller", &rights.controller), ("agent", &rights.agent)];
-    for (part, lacks) in parts {
-        unseen(&format!("What larder-{part} may do"), lacks, &mut findings);
-        findings.extend(lacking(facts, part, lacks));
+    let accounts = &facts.system.accounts;
+    let parts = [
+        (&accounts.controller, &rights.controller),
+        (&accounts.agent, &rights.agent),
+    ];
+    for (account, lacks) in parts {
+        unseen(&format!("What {account} may do"), lacks, &mut findings);
+        findings.extend(lacking(facts, account, lacks));
     }
     unseen("What you may do", &rights.own, &mut findings);
     for (right, command) in rights.own.iter().flatten() {
@@ -176,7 +180,7 @@ pub(super) fn rights(facts: &Facts) -> Area {
     }
 }
 
-fn lacking(facts: &Facts, part: &str, lacks: &Seen<Vec<String>>) -> Option<Finding> {
+fn lacking(facts: &Facts, account: &str, lacks: &Seen<Vec<String>>) -> Option<Finding> {
     let lacks = lacks.as_ref().ok()?;
     let gate_off = super::controller::gate_is_off(facts);
     // Without jobs no Secret has to be read, and the chart leaves the right out.
@@ -193,7 +197,7 @@ fn lacking(facts: &Facts, part: &str, lacks: &Seen<Vec<String>>) -> Option<Findi
     } else {
         ""
     };
-    let account = format!("{}/larder-{part}", facts.system.namespace);
+    let account = format!("{}/{account}", facts.system.namespace);
     let says = format!("The ServiceAccount {account} may not {}.{secrets}", names(&lacks));
     Some(Finding::problem(says, RIGHTS))
 }

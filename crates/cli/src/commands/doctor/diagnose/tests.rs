@@ -47,6 +47,10 @@ fn healthy() -> Facts {
         system: System {
             namespace: "larder-system".into(),
             elsewhere: vec![],
+            accounts: Accounts {
+                controller: "larder-controller".into(),
+                agent: "larder-agent".into(),
+            },
             exists: Ok(true),
             lease: Ok(Some(Lease {
                 holder: Some("larder-controller-1".into()),

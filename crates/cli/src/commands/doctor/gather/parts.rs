@@ -7,14 +7,14 @@ use k8s_openapi::api::coordination::v1::Lease as LeaseObject;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Namespace, Node as NodeObject, Pod as PodObject};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
-use larder_access::{AGENT, CONTROLLER};
+use larder_access::CONTROLLER;
 use larder_api::NodeImage;
 use larder_api::names::{NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE};
 use larder_controller::feature_gates::FeatureGates;
 use tokio::time::{Instant, sleep};
 
 use super::see;
-use crate::commands::doctor::facts::{Agent, Lease, Node, Pod, Seen, System};
+use crate::commands::doctor::facts::{Accounts, Agent, Lease, Node, Pod, Seen, System};
 
 /// A Lease whose last renewal is this far from now by our clock, which may be another than its holder's, is looked at for a
 /// while.
@@ -26,7 +26,7 @@ const WATCHED: Duration = Duration::from_secs(12);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
-pub(super) async fn system(client: &Client, namespace: &str, elsewhere: Vec<String>) -> System {
+pub(super) async fn system(client: &Client, namespace: &str, elsewhere: Vec<String>, accounts: Accounts) -> System {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let pods: Api<PodObject> = Api::namespaced(client.clone(), namespace);
     let all = ListParams::default();
@@ -54,8 +54,9 @@ pub(super) async fn system(client: &Client, namespace: &str, elsewhere: Vec<Stri
         elsewhere,
         exists: exists.map(|found| found.is_some()),
         lease,
-        controllers: of(CONTROLLER),
-        agents: of(AGENT),
+        controllers: of(&accounts.controller),
+        agents: of(&accounts.agent),
+        accounts,
     }
 }
 

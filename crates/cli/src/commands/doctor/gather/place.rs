@@ -1,22 +1,56 @@
-//! Where Larder is: in which namespaces a controller was installed, by chart or by manifests.
+//! Where Larder is, and which ServiceAccounts it uses: chart and manifests label their objects, whatever the names are.
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use larder_access::{AGENT, CONTROLLER};
 use larder_api::names::LARDER_NAMESPACE;
 
 use super::see;
+use crate::commands::doctor::facts::Accounts;
 
-/// What the controller's Deployment is labelled with, whatever its namespace.
-const CONTROLLER: &str = "app.kubernetes.io/name=larder,app.kubernetes.io/component=controller";
+/// Labels of the controller's Deployment and of the agents' DaemonSet.
+const CONTROLLERS: &str = "app.kubernetes.io/part-of=larder,app.kubernetes.io/component=controller";
+const AGENTS: &str = "app.kubernetes.io/part-of=larder,app.kubernetes.io/component=agent";
 
-/// The namespace to look at and the others. Whoever may not list Deployments is taken to the usual one.
-pub(super) async fn find(client: &Client, given: Option<&str>) -> (String, Vec<String>) {
+/// An installation.
+pub(super) struct Place {
+    pub(super) namespace: String,
+    /// Namespaces of other installations.
+    pub(super) elsewhere: Vec<String>,
+    pub(super) accounts: Accounts,
+}
+
+/// The installation to look at. Whoever may not list Deployments is taken to the usual one.
+pub(super) async fn find(client: &Client, given: Option<&str>) -> Place {
     let deployments: Api<Deployment> = Api::all(client.clone());
-    let labelled = ListParams::default().labels(CONTROLLER);
+    let labelled = ListParams::default().labels(CONTROLLERS);
     let found = see(deployments.list(&labelled)).await.map(|list| list.items);
     let found = found.unwrap_or_default();
-    choose(given, found.iter().filter_map(ResourceExt::namespace).collect())
+    let (namespace, elsewhere) = choose(given, found.iter().filter_map(ResourceExt::namespace).collect());
+    let controller = found
+        .iter()
+        .find(|one| one.namespace().as_deref() == Some(&namespace))
+        .and_then(|one| account(&one.spec.as_ref()?.template));
+    let agents: Api<DaemonSet> = Api::namespaced(client.clone(), &namespace);
+    let agents = see(agents.list(&ListParams::default().labels(AGENTS))).await;
+    let agent = agents
+        .iter()
+        .flatten()
+        .find_map(|one| account(&one.spec.as_ref()?.template));
+    Place {
+        namespace,
+        elsewhere,
+        accounts: Accounts {
+            controller: controller.unwrap_or_else(|| CONTROLLER.to_owned()),
+            agent: agent.unwrap_or_else(|| AGENT.to_owned()),
+        },
+    }
+}
+
+fn account(pods: &PodTemplateSpec) -> Option<String> {
+    pods.spec.as_ref()?.service_account_name.clone()
 }
 
 /// What was given counts; else the usual one, if it is there or if there is none; else the first.

@@ -13,7 +13,7 @@ use larder_api::names::{KRUISE_GROUP, KUBEEDGE_GROUP};
 use serde_json::Value;
 
 use super::see;
-use crate::commands::doctor::facts::{Rights, Seen};
+use crate::commands::doctor::facts::{Accounts, Rights, Seen};
 
 /// Questions at once.
 const AT_ONCE: usize = 16;
@@ -42,24 +42,24 @@ struct Question {
     namespace: Option<String>,
 }
 
-pub(super) async fn rights(client: &Client, namespace: &str) -> Rights {
+pub(super) async fn rights(client: &Client, namespace: &str, accounts: &Accounts) -> Rights {
     let (controller, agent, own) = futures::join!(
-        lacking(client, namespace, CONTROLLER),
-        lacking(client, namespace, AGENT),
+        lacking(client, namespace, CONTROLLER, &accounts.controller),
+        lacking(client, namespace, AGENT, &accounts.agent),
         own(client)
     );
     Rights { controller, agent, own }
 }
 
-/// What an account lacks of the rules that it is installed with.
-async fn lacking(client: &Client, namespace: &str, account: &str) -> Seen<Vec<String>> {
+/// What an account lacks of the rules of its role.
+async fn lacking(client: &Client, namespace: &str, role: &str, account: &str) -> Seen<Vec<String>> {
     let settings = Settings {
         namespace: namespace.to_owned(),
         ..Settings::default()
     };
     let manifests = larder_access::manifests(&settings);
     let objects = manifests.iter().flat_map(|manifest| &manifest.objects);
-    let questions: Vec<Question> = objects.flat_map(|object| rules(object, account)).collect();
+    let questions: Vec<Question> = objects.flat_map(|object| rules(object, role)).collect();
     let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
     let user = format!("system:serviceaccount:{namespace}:{account}");
     let groups = [
