@@ -7,11 +7,10 @@
 //! | people with the cluster's roles `view`, `edit`, `admin` | read jobs and NodeImages; write jobs |
 //! | the jobs around an install and before an uninstall | as long as they run: the CRDs; what is to be left behind in order |
 //!
-//! RBAC cannot say "of the one that bears its node's name": every agent has the same ServiceAccount. A
-//! ValidatingAdmissionPolicy says it, from the node claim in the agent's token, and it judges **every** writer of a
-//! NodeImage's status, cluster administrators too: who can write that status can make the controller seal passwords for a
-//! key of his own. An administrator who has to write one acts as the node:
-//! `kubectl --as=system:node:NAME --as-group=system:masters`.
+//! RBAC cannot restrict an agent to the NodeImage with its node's name: every agent has the same ServiceAccount. A
+//! ValidatingAdmissionPolicy does, by the node claim in the agent's token. It applies to every writer of a NodeImage's
+//! status, because the status contains the key for which the controller seals passwords. Administrators pass if RBAC grants
+//! them [`BYPASS_VERB`], as it does to `cluster-admin`.
 //!
 //! Everything here is a function of [`Settings`]. `cargo xtask codegen` writes `deploy/rbac` from it, a chart writes its
 //! templates from it, and a diagnosis compares a cluster with it. No client, no clock.
@@ -26,7 +25,7 @@ mod users;
 
 use serde_json::Value;
 
-pub use names::{AGENT, CLOUD_CORE_USER, CONTROLLER, INSTALLER, NODE_CLAIM, POLICY, UNINSTALLER};
+pub use names::{AGENT, BYPASS_VERB, CLOUD_CORE_USER, CONTROLLER, INSTALLER, NODE_CLAIM, POLICY, UNINSTALLER};
 
 /// What differs from one installation to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,6 +15,10 @@ pub const UNINSTALLER: &str = "larder-uninstaller";
 /// The policy on writers of NodeImage status, and its binding.
 pub const POLICY: &str = "larder-agent-own-node";
 
+/// Whoever has this verb on nodeimages/status may write the status of every NodeImage, as far as other verbs allow it.
+/// Nothing in this crate grants it.
+pub const BYPASS_VERB: &str = "bypass-node-check";
+
 /// Under this key the API server says which node a token is bound to (Kubernetes 1.30 and newer).
 pub const NODE_CLAIM: &str = "authentication.kubernetes.io/node-name";
 

@@ -83,6 +83,29 @@ fn cloud_core_writes_only_where_it_was_accepted(#[case] kube_edge: KubeEdge, #[c
     assert_eq!(expression.contains("isCloudCore"), accepted);
 }
 
+/// Otherwise an agent could pass the policy as an administrator.
+#[rstest]
+#[case::absent(KubeEdge::Absent)]
+#[case::node_identity(KubeEdge::NodeIdentity)]
+#[case::cloud_core(KubeEdge::CloudCore)]
+fn nobody_is_granted_the_verb_of_administrators(#[case] kube_edge: KubeEdge) {
+    let settings = Settings {
+        kube_edge,
+        ..Settings::default()
+    };
+    let hooks = installer(&settings).into_iter().chain(uninstaller(&settings));
+    for object in all(&settings).into_iter().chain(hooks) {
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            assert!(!rule["verbs"].to_string().contains(BYPASS_VERB), "{rule}");
+        }
+    }
+    let policy = policy::objects(&settings).remove(0);
+    assert!(
+        policy.to_string().contains(&format!("check('{BYPASS_VERB}')")),
+        "{policy}"
+    );
+}
+
 #[test]
 fn every_object_is_in_the_namespace_of_the_settings() {
     let settings = Settings {

@@ -1,6 +1,6 @@
 //! What people may do with jobs: the cluster's own roles `view`, `edit` and `admin` grow by this.
 //!
-//! NodeImages are cluster-wide work orders and stay read-only: who may write one decides for a whole node.
+//! NodeImages are cluster-wide work orders and stay read-only: write access controls what that node pulls.
 
 use larder_api::names::{KRUISE_GROUP, KUBEEDGE_GROUP};
 use serde_json::{Value, json};

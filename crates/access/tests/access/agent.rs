@@ -32,8 +32,8 @@ async fn does_not_write_the_status_of_another_node() {
     for agent in [agent_of(&access, &mine).await, agent_in_pod_on(&access, &mine).await] {
         let sentence = forbidden(write_status(&agent, &other).await);
         let wanted = format!(
-            "the token of system:serviceaccount:larder-system:larder-agent is bound to node {mine} and may write the \
-             status of that NodeImage alone, not of {other}"
+            "the token of system:serviceaccount:larder-system:larder-agent is bound to node {mine} and may write only \
+             the status of that NodeImage, not of {other}"
         );
         assert!(sentence.contains(&wanted), "{sentence}");
     }

@@ -17,6 +17,9 @@ use serde_json::json;
 /// Namespace of the ServiceAccounts.
 pub(crate) const NAMESPACE: &str = "larder-system";
 
+/// A group that has the agents' role.
+const WRITERS: &str = "writers-of-status";
+
 /// A control plane that all tests of this crate share and no other crate does: its policy refuses what others do.
 pub(crate) async fn shared() -> Access {
     let access = ControlPlane::shared(&crds()).await.unwrap();
@@ -38,12 +41,14 @@ pub(crate) async fn install(access: &Access, settings: &Settings) {
     for object in manifests(settings).into_iter().flat_map(|manifest| manifest.objects) {
         apply(&client, serde_json::from_value(object).unwrap()).await;
     }
+    bind(&client, WRITERS, "Group", WRITERS, AGENT).await;
+    let probe = writer(access, "probe");
     let node = node(&client, &unique_name("probe")).await;
     wait_for(
         Duration::from_secs(30),
         "the policy to be in force",
-        async || match write_status(&client, &node).await {
-            Ok(()) => Err("the admin may still write a status".to_owned()),
+        async || match write_status(&probe, &node).await {
+            Ok(()) => Err("a user who is no node may still write a status".to_owned()),
             Err(kube::Error::Api(status)) if status.message.contains("names no node") => Ok(()),
             Err(error) => Err(error.to_string()),
         },
@@ -52,7 +57,24 @@ pub(crate) async fn install(access: &Access, settings: &Settings) {
     .unwrap();
 }
 
-async fn apply(client: &Client, object: DynamicObject) {
+/// A user who may do what an agent may, without a node in the token.
+pub(crate) fn writer(access: &Access, user: &str) -> Client {
+    access.client_as(user, &[WRITERS]).unwrap()
+}
+
+/// Binds a ClusterRole to a user or a group.
+pub(crate) async fn bind(client: &Client, name: &str, kind: &str, subject: &str, role: &str) {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": subject }],
+    });
+    apply(client, serde_json::from_value(binding).unwrap()).await;
+}
+
+pub(crate) async fn apply(client: &Client, object: DynamicObject) {
     let types: &TypeMeta = object.types.as_ref().unwrap();
     let kind = GroupVersionKind::try_from(types).unwrap();
     let resource = ApiResource::from_gvk_with_plural(&kind, &plural(&kind.kind));

@@ -126,7 +126,7 @@ pub(super) enum Binding {
     Denies,
 }
 
-/// What became of a status that somebody who is no node would write.
+/// What became of a status that the agents' account, without a node, would write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probe {
     NotTried,

@@ -35,7 +35,7 @@ pub(super) async fn gather(client: &Client, namespace: Option<&str>) -> Result<F
     let some_node = nodes.iter().flatten().find(|node| node.has_node_image);
     let some_node = some_node.map(|node| node.name.clone());
     let (policy, rights) = futures::join!(
-        surroundings::policy(client, some_node.as_deref()),
+        surroundings::policy(client, some_node.as_deref(), &namespace, &accounts),
         rights::rights(client, &namespace, &accounts),
     );
     Ok(Facts {

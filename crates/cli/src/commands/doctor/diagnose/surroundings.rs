@@ -132,7 +132,7 @@ pub(super) fn policy(facts: &Facts) -> Area {
                 (true, Binding::Missing, _) => Some("has no binding, and is not enforced"),
                 (true, Binding::Toothless, _) => Some("has a binding that does not deny, and is not enforced"),
                 (true, Binding::Denies, Probe::Accepted) => {
-                    Some("is not enforced: the API server let somebody write a status who is no node")
+                    Some("is not enforced: the API server lets an agent's token without a node write a status")
                 }
                 (true, Binding::Denies, Probe::Refused | Probe::NotTried) => None,
             };

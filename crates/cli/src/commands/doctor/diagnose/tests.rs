@@ -242,7 +242,7 @@ fn agent(facts: &mut Facts, change: impl Fn(&mut Agent)) {
 )]
 #[case::let_through(
     |facts: &mut Facts| facts.policy.as_mut().unwrap().probe = Probe::Accepted,
-    "policy", Level::Problem, "The policy larder-agent-own-node is not enforced: the API server let somebody write a status who is no node; any agent's token can write the status of any node, and have passwords sealed for a key of its own."
+    "policy", Level::Problem, "The policy larder-agent-own-node is not enforced: the API server lets an agent's token without a node write a status; any agent's token can write the status of any node, and have passwords sealed for a key of its own."
 )]
 #[case::controller_rights(
     |facts: &mut Facts| facts.rights.controller = Ok(vec!["list nodes".into(), "get secrets".into()]),

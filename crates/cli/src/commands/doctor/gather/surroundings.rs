@@ -1,6 +1,7 @@
 //! The CRDs, other software that serves the same kinds, and the policy.
 
 use futures::future::join_all;
+use http::HeaderValue;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, RuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
@@ -8,7 +9,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::core::Request;
+use kube::{Api, Client, Resource, ResourceExt};
 use larder_access::POLICY;
 use larder_api::NodeImage;
 use larder_api::names::{KRUISE_DAEMON, KRUISE_GROUP, KUBEEDGE_GROUP};
@@ -16,7 +18,7 @@ use larder_controller::crd_check::shortcoming;
 use serde_json::json;
 
 use super::see;
-use crate::commands::doctor::facts::{Binding, Crd, FoundCrd, Policy, Probe, Rivals, Seen};
+use crate::commands::doctor::facts::{Accounts, Binding, Crd, FoundCrd, Policy, Probe, Rivals, Seen};
 
 /// Which Helm release an object belongs to.
 const RELEASE: &str = "meta.helm.sh/release-name";
@@ -117,7 +119,7 @@ fn ours<'a>(rules: impl Iterator<Item = &'a RuleWithOperations>) -> Option<Strin
 }
 
 /// `node`: one that has a NodeImage, on whose status it is tried.
-pub(super) async fn policy(client: &Client, node: Option<&str>) -> Seen<Policy> {
+pub(super) async fn policy(client: &Client, node: Option<&str>, namespace: &str, accounts: &Accounts) -> Seen<Policy> {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
     let all = ListParams::default();
@@ -144,24 +146,31 @@ pub(super) async fn policy(client: &Client, node: Option<&str>) -> Seen<Policy> 
         installed: policy?.is_some(),
         bound,
         probe: match node {
-            Some(node) => probe(client, node).await,
+            Some(node) => probe(client, node, namespace, accounts).await,
             None => Probe::NotTried,
         },
     })
 }
 
-/// Offers a status that changes nothing, as a dry run: the policy judges it as it judges any other.
-async fn probe(client: &Client, node: &str) -> Probe {
-    let nodes: Api<NodeImage> = Api::all(client.clone());
+/// Offers a status that changes nothing, as a dry run: the policy judges it as it judges any other. As the agents' account
+/// without a node, because an administrator passes the policy.
+async fn probe(client: &Client, node: &str, namespace: &str, accounts: &Accounts) -> Probe {
+    let collection = NodeImage::url_path(&(), None);
     let parameters = PatchParams {
         dry_run: true,
         ..PatchParams::default()
     };
     let patch = Patch::Merge(json!({ "status": {} }));
-    match nodes.patch_status(node, &parameters, &patch).await {
+    let request = Request::new(collection).patch_subresource("status", node, &parameters, &patch);
+    let agent = format!("system:serviceaccount:{namespace}:{}", accounts.agent);
+    let (Ok(mut request), Ok(agent)) = (request, HeaderValue::from_str(&agent)) else {
+        return Probe::NotTried;
+    };
+    request.headers_mut().insert("impersonate-user", agent);
+    match client.request::<NodeImage>(request).await {
         Ok(_) => Probe::Accepted,
         Err(kube::Error::Api(status)) if status.message.contains(POLICY) => Probe::Refused,
-        // Whoever asks may not write a status anyway.
+        // Whoever asks may not impersonate the account, or the account may write no status.
         Err(_) => Probe::NotTried,
     }
 }
