@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use larder_agent::AgentError;
+use larder_telemetry::logs;
 
 use crate::args::Args;
 
@@ -35,11 +36,11 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "logging may not have begun")]
 fn complain(error: &anyhow::Error) {
     // The libraries below name their own causes in their messages.
-    match error.chain().nth(1) {
-        Some(cause) => eprintln!("larder-agent: {error}: {cause}"),
-        None => eprintln!("larder-agent: {error}"),
-    }
+    let sentence = match error.chain().nth(1) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    };
+    logs::report("larder-agent", &sentence);
 }

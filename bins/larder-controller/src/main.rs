@@ -9,7 +9,6 @@ mod errand;
 mod install_crds;
 mod uninstall;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -41,8 +40,7 @@ fn main() -> ExitCode {
     match start(&Program::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Standard error may be closed; then nobody wants to know.
-            writeln!(std::io::stderr(), "larder-controller: {}", chain(&failure)).ok();
+            logs::report("larder-controller", &chain(&failure));
             ExitCode::from(failure.exit_code())
         }
     }

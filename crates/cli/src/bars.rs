@@ -1,9 +1,10 @@
 //! Progress bars, on a terminal alone. A row is a name, a bar and a short text, and fits into 80 columns.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use larder_model::ByteSize;
+use larder_model::{ByteSize, escape_line};
 
-use crate::output::{self, Tone};
+use crate::output;
+use crate::printable::{Printable, Tone};
 
 /// Columns of names; longer ones are cut.
 const NAME: usize = 22;
@@ -67,11 +68,11 @@ impl Bar {
     /// Shows how far it is, between 0 and 1, and a text.
     pub(crate) fn set(&self, part: f64, text: &str) {
         self.move_to(part);
-        self.0.set_message(text.to_owned());
+        self.say(text);
     }
 
     pub(crate) fn say(&self, text: &str) {
-        self.0.set_message(text.to_owned());
+        self.0.set_message(escape_line(text).into_owned());
     }
 
     pub(crate) fn move_to(&self, part: f64) {
@@ -92,7 +93,8 @@ impl Bar {
         }
         self.0.set_style(style(tone));
         if tone == Tone::Bad {
-            self.0.set_message(output::paint(tone, &self.0.message()));
+            let message = Printable::default().painted(tone, &self.0.message());
+            self.0.set_message(message.to_string());
         }
         self.0.abandon();
     }
@@ -119,6 +121,7 @@ pub(crate) fn part(done: i64, total: i64) -> f64 {
 }
 
 fn cut(name: &str) -> String {
+    let name = escape_line(name);
     let count = name.chars().count();
     if count <= NAME {
         return format!("{name:<NAME$}");

@@ -23,7 +23,8 @@ use crate::commands::run::follow::{self, Detail};
 use crate::commands::run::submit;
 use crate::commands::up;
 use crate::failure::Failure;
-use crate::output::{self, Tone, paint};
+use crate::output;
+use crate::printable::{Printable, Tone};
 use registry::DemoRegistry;
 use shelf::Shelves;
 use stage::{Act, Ending, Kept};
@@ -87,10 +88,11 @@ async fn serve(images: Vec<registry::Offer>, hosts: &Path, names: &[&str]) -> Re
 }
 
 async fn show(embedded: &Embedded, registry: &DemoRegistry, shelves: &Shelves) -> Result<(), Failure> {
-    output::line(&paint(
+    say(
+        "",
         Tone::Strong,
         "Larder on this machine: API server, controller, three nodes, two registries",
-    ));
+    );
     let client = embedded.client();
     stage::prepare(&client).await?;
     let begun = Instant::now();
@@ -99,8 +101,8 @@ async fn show(embedded: &Embedded, registry: &DemoRegistry, shelves: &Shelves) -
     let mut outcomes = Vec::new();
     for (number, mut act) in acts.into_iter().enumerate() {
         output::line("");
-        output::line(&format!("{}/{count} {}", number + 1, paint(Tone::Strong, act.says)));
-        output::line(&format!("    {}", paint(Tone::Faint, act.how)));
+        say(&format!("{}/{count} ", number + 1), Tone::Strong, act.says);
+        say("    ", Tone::Faint, act.how);
         let kept = std::mem::take(&mut act.kept);
         let mut outcome = perform(&client, act).await?;
         outcome.kept = look(shelves, &kept).await;
@@ -108,9 +110,14 @@ async fn show(embedded: &Embedded, registry: &DemoRegistry, shelves: &Shelves) -
     }
     output::line("");
     output::print(&summary::table(&outcomes));
-    output::line(&paint(Tone::Faint, summary::SIZES));
+    say("", Tone::Faint, summary::SIZES);
     output::line("");
-    summary::verdict(&outcomes, begun.elapsed()).map(|sentence| output::line(&paint(Tone::Good, &sentence)))
+    summary::verdict(&outcomes, begun.elapsed()).map(|sentence| say("", Tone::Good, &sentence))
+}
+
+/// Prints a line that ends in a colour.
+fn say(before: &str, tone: Tone, text: &str) {
+    output::print(&Printable::default().plain(before).painted(tone, text).end_line());
 }
 
 /// Says under which names the nodes have an image, and whether it is all that they should.
@@ -119,8 +126,14 @@ async fn look(shelves: &Shelves, kept: &[Kept]) -> bool {
     for Kept { node, names } in kept {
         let found = shelves.names(node, names).await;
         complete &= found.len() == names.len();
-        let between = format!("\n    {} and ", " ".repeat(node.len()));
-        output::line(&format!("    {node} has {}", found.join(&between)));
+        let mut before = format!("    {node} has ");
+        if found.is_empty() {
+            output::line(&format!("{before}none of {}", names.join(", ")));
+        }
+        for name in found {
+            output::line(&format!("{before}{name}"));
+            before = format!("    {} and ", " ".repeat(node.len()));
+        }
     }
     complete
 }

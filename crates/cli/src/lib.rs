@@ -1,8 +1,8 @@
 //! The `larder` program: what people type.
 //!
 //! `args` is what was typed and `usage` reads it, each file of `commands` is one command, `job` is what a person
-//! wants to know of a job whatever its kind, `output` is the only place that prints, `failure` decides what an error
-//! says and which exit code it has.
+//! wants to know of a job whatever its kind, `output` is the only place that prints and `printable` the only text that it
+//! accepts, `failure` decides what an error says and which exit code it has.
 
 mod args;
 mod bars;
@@ -17,9 +17,11 @@ mod jobs;
 mod manifest;
 mod open_files;
 mod output;
+mod printable;
 mod stop;
 mod table;
 mod usage;
+mod yaml;
 
 use std::process::ExitCode;
 

@@ -4,21 +4,15 @@
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use larder_model::{escape_json, escape_line};
 use serde::Serialize;
 
 use crate::args::Format;
 use crate::failure::{Failure, chain};
+use crate::printable::Printable;
+use crate::yaml;
 
 static NO_COLOR: AtomicBool = AtomicBool::new(false);
-
-/// What a colour means. None of them is needed to understand the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
-    Good,
-    Bad,
-    Strong,
-    Faint,
-}
 
 /// Prints no colours from now on.
 pub(crate) fn without_colours() {
@@ -30,43 +24,30 @@ pub(crate) fn has_colours() -> bool {
     is_terminal() && !NO_COLOR.load(Ordering::Relaxed)
 }
 
-/// A text in a tone, where there are colours. The sixteen of the terminal's own palette: readable on light and dark.
-pub(crate) fn paint(tone: Tone, text: &str) -> String {
-    if !has_colours() {
-        return text.to_owned();
-    }
-    let code = match tone {
-        Tone::Good => "32",
-        Tone::Bad => "31",
-        Tone::Strong => "1",
-        Tone::Faint => "2",
-    };
-    format!("\u{1b}[{code}m{text}\u{1b}[0m")
-}
-
 /// Prints to standard output.
-pub(crate) fn print(text: &str) {
+pub(crate) fn print(text: &Printable) {
     let mut stdout = std::io::stdout().lock();
-    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+    let written = stdout.write_all(text.as_str().as_bytes());
+    if written.and_then(|()| stdout.flush()).is_err() {
         std::process::exit(0);
     }
 }
 
 /// Prints a line to standard output.
 pub(crate) fn line(text: &str) {
-    print(&format!("{text}\n"));
+    print(&Printable::line(text));
 }
 
 /// Prints a value as JSON or YAML; as a table, what `table` makes of it.
-pub(crate) fn value(format: Format, value: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
+pub(crate) fn value(format: Format, value: &impl Serialize, table: impl FnOnce() -> Printable) -> Result<(), Failure> {
     match format {
         Format::Table => print(&table()),
         Format::Json => {
             let json = serde_json::to_string_pretty(value).map_err(|error| Failure::wrong(chain(&error)))?;
-            line(&json);
+            print(&Printable::document(&escape_json(&json)).end_line());
         }
         Format::Yaml => {
-            print(&serde_saphyr::to_string(value).map_err(|error| Failure::wrong(chain(&error)))?);
+            print(&Printable::document(&yaml::to_string(value)?));
         }
     }
     Ok(())
@@ -81,7 +62,7 @@ pub(crate) fn error(sentence: &str) {
         "error:"
     };
     // Nobody is left to tell if this fails.
-    drop(writeln!(stderr.lock(), "{mark} {sentence}"));
+    drop(writeln!(stderr.lock(), "{mark} {}", escape_line(sentence)));
 }
 
 /// How many columns there are; none in a pipe, which has no width.

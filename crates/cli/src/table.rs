@@ -1,7 +1,11 @@
 //! Tables as kubectl prints them: columns as wide as they need, three spaces between, no lines. Cells may have colours.
 //!
 //! Where there is a width to keep to, no line is longer: the least needed columns are left out, and the last one is cut or
-//! goes on below itself. In a pipe nothing is left out.
+//! goes on below itself. In a pipe nothing is left out. Foreign text in a cell is escaped before anything is measured.
+
+use larder_model::escape_line;
+
+use crate::printable::{Printable, Tone};
 
 const GAP: usize = 3;
 
@@ -30,20 +34,57 @@ pub(crate) enum Narrow {
 /// A heading, and what happens to its column for which there is no room.
 pub(crate) type Column = (&'static str, Narrow);
 
+/// One field of a table, in a colour or without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    text: String,
+    tone: Option<Tone>,
+}
+
+impl Cell {
+    pub(crate) fn painted(tone: Tone, text: &str) -> Self {
+        Self {
+            text: escape_line(text).into_owned(),
+            tone: Some(tone),
+        }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self {
+            text: escape_line(&text).into_owned(),
+            tone: None,
+        }
+    }
+}
+
+impl AsRef<str> for Cell {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
 /// A table with its heading, one line for each row. The last column is not padded.
-pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(heading: &[&str], rows: &[Vec<Cell>]) -> Printable {
     let widths = widths(heading, rows);
-    let heading: Vec<String> = heading.iter().map(|text| (*text).to_owned()).collect();
-    let lines = std::iter::once(&heading).chain(rows);
-    lines.map(|row| line(&widths, row)).collect()
+    let heading = line(&widths, &cells(heading));
+    std::iter::once(heading)
+        .chain(rows.iter().map(|row| line(&widths, row)))
+        .collect()
+}
+
+fn cells(row: &[impl AsRef<str>]) -> Vec<Cell> {
+    row.iter().map(|text| text.as_ref().to_owned().into()).collect()
 }
 
 /// A table that keeps to a width, if there is one. Every row has a cell for each column.
-pub(crate) fn fitted(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> String {
+pub(crate) fn fitted(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> Printable {
     let mut columns = columns.to_vec();
-    let mut rows = rows.to_vec();
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| escape_line(cell).into_owned()).collect();
+    let mut rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
     let Some(width) = width else {
-        return table(&headings(&columns), &rows);
+        return plain_table(&columns, &rows);
     };
     while let Some(position) = too_much(&columns, &rows, width) {
         columns.remove(position);
@@ -65,7 +106,12 @@ pub(crate) fn fitted(columns: &[Column], rows: &[Vec<String>], width: Option<usi
             *cell = cut(cell, room);
         }
     }
-    table(&headings(&columns), &rows)
+    plain_table(&columns, &rows)
+}
+
+fn plain_table(columns: &[Column], rows: &[Vec<String>]) -> Printable {
+    let rows: Vec<Vec<Cell>> = rows.iter().map(|row| cells(row)).collect();
+    table(&headings(columns), &rows)
 }
 
 /// At most this many columns, with a mark where something is missing.
@@ -80,6 +126,7 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
 /// A text in lines of at most this many columns, broken between words where that is possible.
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let room = room.max(1);
+    let text = escape_line(text);
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     for word in text.split_whitespace().flat_map(|word| pieces(word, room)) {
@@ -142,45 +189,49 @@ fn shorten_names(columns: &[Column], rows: &mut [Vec<String>], width: usize) {
 }
 
 /// The last column goes on below itself; where too little is left for that, below its row.
-fn wrapped(columns: &[Column], rows: &[Vec<String>], width: usize, before: usize) -> String {
+fn wrapped(columns: &[Column], rows: &[Vec<String>], width: usize, before: usize) -> Printable {
     let all = widths(&headings(columns), rows);
     let needed = before + all.last().copied().unwrap_or(0);
     if needed <= width {
-        return table(&headings(columns), rows);
+        return plain_table(columns, rows);
     }
     let beside = width.saturating_sub(before);
-    let heading: Vec<String> = columns.iter().map(|(text, _)| (*text).to_owned()).collect();
-    if beside < LEAST {
-        let mut text = line(&all, &heading[..heading.len() - 1]);
-        for row in rows {
-            let (last, first) = row
-                .split_last()
-                .map_or((String::new(), &row[..]), |(last, first)| (last.clone(), first));
-            text.push_str(&line(&all, first));
-            for part in wrap(&last, width.saturating_sub(INDENT))
-                .iter()
-                .filter(|part| !part.is_empty())
-            {
-                text.push_str(format!("{}{part}", " ".repeat(INDENT)).trim_end());
-                text.push('\n');
-            }
-        }
-        return text;
-    }
-    let mut text = line(&all, &heading);
-    for row in rows {
+    let heading = headings(columns);
+    let parts = |row: &Vec<String>| -> Printable {
         let (last, first) = row
             .split_last()
-            .map_or((String::new(), &row[..]), |(last, first)| (last.clone(), first));
-        for (number, part) in wrap(&last, beside).into_iter().enumerate() {
-            let cells: Vec<String> = match number {
-                0 => first.iter().cloned().chain([part]).collect(),
-                _ => first.iter().map(|_| String::new()).chain([part]).collect(),
-            };
-            text.push_str(&line(&all, &cells));
+            .map_or(("", &row[..]), |(last, first)| (last.as_str(), first));
+        if beside < LEAST {
+            below(&line(&all, &cells(first)), last, width)
+        } else {
+            next_to(&all, first, &wrap(last, beside))
         }
-    }
-    text
+    };
+    let shown = if beside < LEAST {
+        heading.len() - 1
+    } else {
+        heading.len()
+    };
+    line(&all, &cells(&heading[..shown])).then(&rows.iter().map(parts).collect())
+}
+
+/// A text below its row, moved in.
+fn below(row: &Printable, text: &str, width: usize) -> Printable {
+    let lines = wrap(text, width.saturating_sub(INDENT));
+    let lines = lines.iter().filter(|line| !line.is_empty());
+    let indent = " ".repeat(INDENT);
+    row.clone()
+        .then(&lines.map(|line| Printable::line(&format!("{indent}{line}"))).collect())
+}
+
+/// A text in the last column that goes on below itself.
+fn next_to(widths: &[usize], first: &[String], text: &[String]) -> Printable {
+    let row = |(number, part): (usize, &String)| {
+        let cell = |cell: &String| if number == 0 { cell.clone() } else { String::new() };
+        let row: Vec<String> = first.iter().map(cell).chain([part.clone()]).collect();
+        line(widths, &cells(&row))
+    };
+    text.iter().enumerate().map(row).collect()
 }
 
 fn headings(columns: &[Column]) -> Vec<&'static str> {
@@ -194,33 +245,37 @@ fn before_last(columns: &[Column], rows: &[Vec<String>]) -> usize {
     first.iter().map(|width| width + GAP).sum()
 }
 
-fn widths(heading: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+fn widths(heading: &[&str], rows: &[Vec<impl AsRef<str>>]) -> Vec<usize> {
     let mut widths: Vec<usize> = heading.iter().map(|text| columns_of(text)).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(columns_of(cell));
+            *width = (*width).max(columns_of(cell.as_ref()));
         }
     }
     widths
 }
 
-fn line(widths: &[usize], row: &[String]) -> String {
-    let mut text = String::new();
+fn line(widths: &[usize], row: &[Cell]) -> Printable {
+    let used = row.iter().rposition(|cell| !cell.text.trim_end().is_empty());
+    let mut text = Printable::default();
     for (position, (cell, width)) in row.iter().zip(widths).enumerate() {
-        text.push_str(cell);
-        if position + 1 < row.len() {
-            text.push_str(&" ".repeat(width.saturating_sub(columns_of(cell)) + GAP));
+        if used.is_none_or(|used| used < position) {
+            break;
+        }
+        text = match cell.tone {
+            Some(tone) => text.painted(tone, &cell.text),
+            None => text.plain(&cell.text),
+        };
+        if used.is_some_and(|used| position < used) {
+            text = text.plain(&" ".repeat(width.saturating_sub(columns_of(&cell.text)) + GAP));
         }
     }
-    format!("{}\n", text.trim_end())
+    text.end_line()
 }
 
-/// Columns on a terminal: the escape sequences of colours take none.
+/// Columns on a terminal.
 fn columns_of(text: &str) -> usize {
-    let mut coloured = text.split('\u{1b}');
-    let plain = coloured.next().unwrap_or_default().chars().count();
-    let after = |part: &str| part.split_once('m').map_or(0, |(_, rest)| rest.chars().count());
-    plain + coloured.map(after).sum::<usize>()
+    text.chars().count()
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! The words that every other crate speaks: image references, digests, node names, sizes, phases, reasons.
+//! The words that every other crate speaks: image references, digests, node names, sizes, phases, reasons; and how foreign text
+//! is made safe to show.
 //!
 //! Each type is valid by construction: text is checked once, where it enters, and nobody looks at it again. Nothing
 //! here does IO, reads a clock, draws a random number or waits, and nothing knows Kubernetes.
 
 mod byte_size;
 mod digest;
+mod escape;
 mod image_ref;
 mod node_name;
 mod percent;
@@ -15,6 +17,7 @@ mod text;
 
 pub use byte_size::ByteSize;
 pub use digest::{Algorithm, Digest, DigestError};
+pub use escape::{escape_json, escape_line, escape_lines};
 pub use image_ref::{ImageRef, ImageRefError, Reference, Tag};
 pub use node_name::{NodeName, NodeNameError};
 pub use percent::{NotAPercentage, Percent};

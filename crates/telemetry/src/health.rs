@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use larder_model::escape_line;
+
 /// All parts of a service. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
@@ -56,14 +58,14 @@ impl Health {
         for (name, state) in self.lock().iter() {
             if let Some(why) = say(state) {
                 // Writing into a text cannot fail.
-                writeln!(lines, "{name}: {why}").ok();
+                writeln!(lines, "{name}: {}", escape_line(&why)).ok();
             }
         }
         (!lines.is_empty()).then_some(lines)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, State>> {
-        // Whoever panicked held the lock for one insertion; the map is whole.
+        // The lock is only held for one insertion, so that the map is whole after a panic too.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,8 +104,11 @@ mod tests {
             Some("api: starting\nruntime: starting\n")
         );
         api.ready();
-        runtime.waiting("nobody listens");
-        assert_eq!(health.not_ready().as_deref(), Some("runtime: nobody listens\n"));
+        runtime.waiting("no answer\napi: \u{1b}[2Jforged");
+        assert_eq!(
+            health.not_ready().as_deref(),
+            Some("runtime: no answer api: \\u{1b}[2Jforged\n")
+        );
         assert_eq!(health.not_alive(), None);
         runtime.ready();
         assert_eq!(health.not_ready(), None);

@@ -8,6 +8,7 @@
 
 mod demo;
 mod doctor;
+mod hostile;
 mod jobs;
 mod larder;
 mod life;

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, chain};
 use crate::output;
+use crate::printable::Printable;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let mut text = String::new();
@@ -12,6 +13,6 @@ pub(crate) fn run() -> Result<(), Failure> {
         text.push_str("---\n");
         text.push_str(&yaml);
     }
-    output::print(&text);
+    output::print(&Printable::document(&text));
     Ok(())
 }

@@ -13,7 +13,8 @@ use self::diagnose::{Area, Finding, Level, diagnose};
 use crate::args::{Cluster, Doctor};
 use crate::client;
 use crate::failure::Failure;
-use crate::output::{self, Tone, paint};
+use crate::output;
+use crate::printable::{Printable, Tone};
 use crate::table::wrap;
 
 /// Columns of the first word of a line, with the gap behind it.
@@ -56,39 +57,35 @@ impl Report {
         }
     }
 
-    fn shown(&self, width: Option<usize>) -> String {
-        let mut text = String::new();
-        for area in &self.areas {
+    fn shown(&self, width: Option<usize>) -> Printable {
+        let area = |area: &Area| -> Printable {
             if area.findings.is_empty() {
-                text.push_str(&lines(
-                    "ok",
-                    Tone::Good,
-                    &format!("{}: {}", area.name, area.fine),
-                    width,
-                ));
+                let fine = format!("{}: {}", area.name, area.fine);
+                return lines("ok", Tone::Good, &fine, width);
             }
-            for finding in &area.findings {
-                text.push_str(&finding.shown(area.name, width));
-            }
-        }
-        text
+            area.findings
+                .iter()
+                .map(|finding| finding.shown(area.name, width))
+                .collect()
+        };
+        self.areas.iter().map(area).collect()
     }
 }
 
 impl Finding {
-    fn shown(&self, area: &str, width: Option<usize>) -> String {
+    fn shown(&self, area: &str, width: Option<usize>) -> Printable {
         let (mark, tone) = match self.level {
             Level::Problem => ("problem", Tone::Bad),
             Level::Note => ("note", Tone::Strong),
         };
         let says = lines(mark, tone, &format!("{area}: {}", self.says), width);
         let advice = lines("", Tone::Faint, &self.advice, width);
-        format!("{says}{advice}")
+        says.then(&advice)
     }
 }
 
 /// A word, and beside it a text that goes on below itself.
-fn lines(mark: &str, tone: Tone, text: &str, width: Option<usize>) -> String {
+fn lines(mark: &str, tone: Tone, text: &str, width: Option<usize>) -> Printable {
     let parts = match width {
         Some(width) => wrap(text, width.saturating_sub(MARK)),
         None => vec![text.to_owned()],
@@ -96,12 +93,11 @@ fn lines(mark: &str, tone: Tone, text: &str, width: Option<usize>) -> String {
     let line = |(number, part): (usize, &String)| {
         let mark = if number == 0 { mark } else { "" };
         let gap = " ".repeat(MARK - mark.len());
-        let mark = if mark.is_empty() {
-            String::new()
-        } else {
-            paint(tone, mark)
+        let text = match mark {
+            "" => Printable::default(),
+            mark => Printable::default().painted(tone, mark),
         };
-        format!("{mark}{gap}{part}\n")
+        text.plain(&gap).plain(part).end_line()
     };
     parts.iter().enumerate().map(line).collect()
 }

@@ -27,6 +27,7 @@ use crate::args::{Cluster, Plan};
 use crate::commands::run::submit;
 use crate::failure::Failure;
 use crate::fleet::Fleet;
+use crate::printable::Printable;
 use crate::table::{Column, Narrow, fitted, wrap};
 use crate::{client, manifest, output, stop};
 
@@ -163,7 +164,7 @@ const COLUMNS: [Column; 6] = [
     ("REASON", Narrow::Cut),
 ];
 
-fn shown(answer: &Answer, complaints: &[String], width: Option<usize>) -> String {
+fn shown(answer: &Answer, complaints: &[String], width: Option<usize>) -> Printable {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).to_string());
     let row = |row: &Row| {
         vec![
@@ -185,19 +186,16 @@ fn shown(answer: &Answer, complaints: &[String], width: Option<usize>) -> String
     let fit = answer.nodes.iter().filter(|row| row.verdict == Verdict::Fits).count();
     let said = answer.nodes.iter().map(|row| row.words.as_str());
     let said: BTreeSet<&str> = said.filter(|words| !words.is_empty()).collect();
-    let mut text = format!(
-        "{}\nFits on {fit} of {}{to_pull}.\n",
-        fitted(&COLUMNS, &rows, width),
-        nodes(answer.nodes.len()),
-    );
-    for sentence in said.into_iter().chain(complaints.iter().map(String::as_str)) {
-        let lines = width.map_or_else(|| vec![sentence.to_owned()], |width| wrap(sentence, width));
-        for line in lines {
-            text.push_str(&line);
-            text.push('\n');
-        }
-    }
-    text
+    let fits = format!("Fits on {fit} of {}{to_pull}.", nodes(answer.nodes.len()));
+    let sentences = said.into_iter().chain(complaints.iter().map(String::as_str));
+    let lines = sentences.flat_map(|sentence| match width {
+        Some(width) => wrap(sentence, width),
+        None => vec![sentence.to_owned()],
+    });
+    fitted(&COLUMNS, &rows, width)
+        .end_line()
+        .then(&Printable::line(&fits))
+        .then(&lines.map(|line| Printable::line(&line)).collect())
 }
 
 fn nodes(count: usize) -> String {
@@ -265,7 +263,7 @@ mod tests {
             images: Vec::new(),
             nodes: vec![failing(Reason::Unreachable)],
         };
-        let text = shown(&answer, &[], None);
+        let text = shown(&answer, &[], None).to_string();
         assert!(text.contains("a      Fails     -         -"), "{text}");
         assert!(text.contains("\nFits on 0 of 1 node.\n"), "{text}");
     }

@@ -22,6 +22,7 @@ use self::display::Display;
 use crate::args::{Pull, given};
 use crate::failure::{Failure, chain};
 use crate::output;
+use crate::printable::Printable;
 
 pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
     let runtime = runtime(&arguments).await?;
@@ -45,7 +46,7 @@ pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
         .iter()
         .map(|(image, status)| row(&image.to_string(), status))
         .collect();
-    output::value(arguments.output, &json!({ "images": images }), String::new)?;
+    output::value(arguments.output, &json!({ "images": images }), Printable::default)?;
     let failed: Vec<String> = ended
         .iter()
         .filter(|(_, status)| status.phase() != Phase::Succeeded)
@@ -59,7 +60,7 @@ pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(Failure::bad(failed.join("; ").replace('\n', " ")))
+        Err(Failure::bad(failed.join("; ")))
     }
 }
 

@@ -10,6 +10,7 @@ use self::follow::Detail;
 use crate::args::{Cluster, Format, Run};
 use crate::failure::Failure;
 use crate::job::Phase;
+use crate::printable::Printable;
 use crate::{client, manifest, output};
 
 pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure> {
@@ -49,7 +50,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure
             ))
         })??,
     };
-    output::value(arguments.output, &json!({ "jobs": finished }), String::new)?;
+    output::value(arguments.output, &json!({ "jobs": finished }), Printable::default)?;
     let failed: Vec<String> = finished
         .iter()
         .filter(|view| view.phase != Phase::Complete)

@@ -11,6 +11,7 @@ use crate::args::{Cluster, Status};
 use crate::failure::Failure;
 use crate::job::JobView;
 use crate::jobs::{self, Job};
+use crate::printable::Printable;
 use crate::table::{Column, Narrow, fitted};
 use crate::{client, output};
 
@@ -46,14 +47,13 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Status) -> Result<(), Fail
 }
 
 /// One job in tables.
-fn one(view: &JobView, parts: &Parts, everywhere: bool, width: Option<usize>) -> String {
-    let job = overview(std::slice::from_ref(view), everywhere, width);
-    let reasons = if view.reasons.is_empty() {
-        String::new()
-    } else {
-        format!("\nReasons: {}\n", view.reasons_text())
-    };
-    format!("{job}{reasons}{}", parts.table(width))
+fn one(view: &JobView, parts: &Parts, everywhere: bool, width: Option<usize>) -> Printable {
+    let mut text = overview(std::slice::from_ref(view), everywhere, width);
+    if !view.reasons.is_empty() {
+        let reasons = Printable::line(&format!("Reasons: {}", view.reasons_text()));
+        text = text.end_line().then(&reasons);
+    }
+    text.then(&parts.table(width))
 }
 
 const COLUMNS: [Column; 9] = [
@@ -69,9 +69,9 @@ const COLUMNS: [Column; 9] = [
 ];
 
 /// With `everywhere`, the namespaces too.
-fn overview(views: &[JobView], everywhere: bool, width: Option<usize>) -> String {
+fn overview(views: &[JobView], everywhere: bool, width: Option<usize>) -> Printable {
     if views.is_empty() {
-        return "There are no jobs.\n".to_owned();
+        return Printable::line("There are no jobs.");
     }
     let row = |view: &JobView| {
         let namespace = everywhere.then(|| view.namespace.clone().unwrap_or_else(|| "-".to_owned()));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn no_jobs_are_said_in_words() {
-        assert_eq!(overview(&[], false, None), "There are no jobs.\n");
+        assert_eq!(overview(&[], false, None).as_str(), "There are no jobs.\n");
     }
 
     fn view() -> JobView {
@@ -151,7 +151,7 @@ mod tests {
             ..long.clone()
         };
         for everywhere in [false, true] {
-            let text = overview(&[view(), long.clone(), far.clone()], everywhere, Some(80));
+            let text = overview(&[view(), long.clone(), far.clone()], everywhere, Some(80)).to_string();
             let heading = text.lines().next().unwrap();
             for column in ["JOB", "PHASE", "DONE", "FAILED", "MESSAGE"] {
                 assert!(heading.contains(column), "{heading}");

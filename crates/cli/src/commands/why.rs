@@ -12,6 +12,7 @@ use crate::args::{Cluster, Why};
 use crate::failure::Failure;
 use crate::fleet::Fleet;
 use crate::jobs::{self, Job};
+use crate::printable::Printable;
 use crate::table::{Column, Narrow, fitted};
 use crate::{cause, client, job, output};
 
@@ -189,13 +190,13 @@ const COLUMNS: [Column; 4] = [
     ("EXPLANATION", Narrow::Wrap),
 ];
 
-fn shown(answer: &Answer, width: Option<usize>) -> String {
+fn shown(answer: &Answer, width: Option<usize>) -> Printable {
     if answer.nodes.is_empty() {
         let job = &answer.job;
-        return match &answer.message {
-            Some(message) => format!("{job} failed before any node was asked: {message}\n"),
-            None => format!("{job} has no nodes: its selector matches none, or no controller has looked at it.\n"),
-        };
+        return Printable::line(&match &answer.message {
+            Some(message) => format!("{job} failed before any node was asked: {message}"),
+            None => format!("{job} has no nodes: its selector matches none, or no controller has looked at it."),
+        });
     }
     let row = |row: &Row| {
         let reason = row.reason.clone().unwrap_or_else(|| "-".to_owned());
@@ -264,7 +265,7 @@ mod tests {
             nodes: Vec::new(),
         };
         assert_eq!(
-            shown(&answer, None),
+            shown(&answer, None).as_str(),
             "imageprepulljob/x failed before any node was asked: images[0]: there is no repo; give repo\n"
         );
         assert_eq!(

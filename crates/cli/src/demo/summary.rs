@@ -7,7 +7,8 @@ use larder_model::ByteSize;
 use super::stage::Expected;
 use crate::failure::Failure;
 use crate::job::{JobView, Phase};
-use crate::output::{Tone, paint};
+use crate::printable::{Printable, Tone};
+use crate::table::{Cell, cut};
 
 /// Longest title of an example.
 #[cfg(test)]
@@ -60,39 +61,32 @@ impl Outcome {
 }
 
 /// One row for each example; fits into 80 columns.
-pub(crate) fn table(outcomes: &[Outcome]) -> String {
-    let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
+pub(crate) fn table(outcomes: &[Outcome]) -> Printable {
+    let rows: Vec<Vec<Cell>> = outcomes.iter().map(row).collect();
     crate::table::table(&["EXAMPLE", "ENDED", "OK", "DONE", "SIZE", "TIME", "REASON"], &rows)
 }
 
-fn row(outcome: &Outcome) -> Vec<String> {
+fn row(outcome: &Outcome) -> Vec<Cell> {
     let bytes: i64 = outcome.views.iter().filter_map(|view| view.bytes_done).sum();
     let ok = if outcome.as_expected() {
-        paint(Tone::Good, "yes")
+        Cell::painted(Tone::Good, "yes")
     } else {
-        paint(Tone::Bad, "NO")
+        Cell::painted(Tone::Bad, "NO")
     };
     vec![
-        outcome.act.to_owned(),
-        outcome.phase().as_str().to_owned(),
+        outcome.act.to_owned().into(),
+        outcome.phase().as_str().to_owned().into(),
         ok,
         format!(
             "{}/{}",
             outcome.count(|view| view.succeeded),
             outcome.count(|view| view.desired)
-        ),
-        ByteSize(u64::try_from(bytes).unwrap_or(0)).to_string(),
-        format!("{:.1}s", outcome.took.as_secs_f64()),
-        cut(&outcome.reasons()),
+        )
+        .into(),
+        ByteSize(u64::try_from(bytes).unwrap_or(0)).to_string().into(),
+        format!("{:.1}s", outcome.took.as_secs_f64()).into(),
+        cut(&outcome.reasons(), REASON).into(),
     ]
-}
-
-fn cut(reasons: &str) -> String {
-    if reasons.chars().count() <= REASON {
-        return reasons.to_owned();
-    }
-    let kept: String = reasons.chars().take(REASON - 1).collect();
-    format!("{kept}…")
 }
 
 /// What the sizes are: a layer that a node has already is not fetched again, and nobody counts what it saves.
@@ -179,7 +173,7 @@ mod tests {
             kept: true,
             expected: RIGHT,
         };
-        let text = table(&[widest(Phase::Complete), widest(Phase::Failed)]);
+        let text = table(&[widest(Phase::Complete), widest(Phase::Failed)]).to_string();
         for line in text.lines().chain([SIZES]) {
             assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
         }

@@ -6,17 +6,34 @@ fn rows(rows: &[&[&str]]) -> Vec<Vec<String>> {
     rows.iter().map(row).collect()
 }
 
-#[test]
-fn colours_take_no_room() {
-    assert_eq!(columns_of("\u{1b}[32mgreen\u{1b}[0m!"), 6);
+/// A message that clears the screen, forges a row and turns its text around.
+#[rstest]
+#[case::pipe(None)]
+#[case::beside(Some(60))]
+#[case::below(Some(30))]
+fn foreign_text_stays_in_its_cell(#[case] width: Option<usize>) {
+    let hostile = "\u{1b}[2J\u{1b}]0;owned\u{7} gone\nnode-2   Succeeded\r\u{202e}dne\u{9b}1m";
+    for last in [Narrow::Wrap, Narrow::Cut] {
+        let columns = [("NODE", Narrow::Keep), ("MESSAGE", last)];
+        let text = fitted(&columns, &rows(&[&["node-1", hostile]]), width).to_string();
+        assert!(
+            !text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'),
+            "{text:?}"
+        );
+        assert!(!text.lines().any(|line| line.starts_with("node-2")), "{text}");
+        for line in text.lines().filter(|_| width.is_some()) {
+            assert!(columns_of(line) <= width.unwrap(), "{line}");
+        }
+    }
 }
 
 #[test]
 fn columns_are_as_wide_as_they_need() {
     let rows = rows(&[&["a", "10", ""], &["long-name", "2", "said"]]);
+    let rows: Vec<Vec<Cell>> = rows.iter().map(|row| cells(row)).collect();
     let text = table(&["NAME", "NODES", "MESSAGE"], &rows);
     assert_eq!(
-        text,
+        text.as_str(),
         "NAME        NODES   MESSAGE\na           10\nlong-name   2       said\n"
     );
 }
@@ -46,7 +63,7 @@ const COLUMNS: [Column; 4] = [
 #[case::nothing_left_to_go(Some(20), "NAME   MESSAGE\nweb    job is runni…\n")]
 fn a_table_keeps_to_its_width(#[case] width: Option<usize>, #[case] want: &str) {
     let rows = rows(&[&["web", "10", "4s", "job is running, a long sentence"]]);
-    assert_eq!(fitted(&COLUMNS, &rows, width), want);
+    assert_eq!(fitted(&COLUMNS, &rows, width).as_str(), want);
 }
 
 #[rstest]
@@ -68,7 +85,7 @@ fn explanations_go_on_below(#[case] width: Option<usize>, #[case] want: &str) {
         &["node-1", "Check the image name and tag for typing errors."],
         &["node-2", ""],
     ]);
-    assert_eq!(fitted(&columns, &rows, width), want);
+    assert_eq!(fitted(&columns, &rows, width).as_str(), want);
 }
 
 #[test]

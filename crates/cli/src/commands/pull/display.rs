@@ -6,7 +6,8 @@ use larder_model::{ByteSize, ImageRef, Phase};
 
 use crate::args::Format;
 use crate::bars::{self, Bar, Bars};
-use crate::output::{self, Tone};
+use crate::output;
+use crate::printable::Tone;
 
 pub(super) enum Display {
     Nothing,

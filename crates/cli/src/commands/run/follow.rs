@@ -17,7 +17,8 @@ use super::submit::Submitted;
 use crate::bars::{self, Bar, Bars};
 use crate::failure::{Failure, chain};
 use crate::job::{JobView, Phase};
-use crate::output::{self, Tone};
+use crate::output;
+use crate::printable::Tone;
 
 /// How long a job may stay as it was created before somebody is told. A controller takes less than a second.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -14,7 +14,8 @@ use larder_model::{ImageRef, Phase};
 
 use super::submit::Submitted;
 use crate::bars::{self, Bar, Bars};
-use crate::output::{self, Tone};
+use crate::output;
+use crate::printable::Tone;
 
 /// Whose entries are followed.
 pub(crate) enum Wanted {

@@ -13,6 +13,7 @@ use crate::cause::cause;
 use crate::failure::Failure;
 use crate::job::JobView;
 use crate::jobs::{self, Job};
+use crate::printable::Printable;
 use crate::table::{Column, Narrow, fitted};
 
 /// What a job is made of. The names of the variants are keys of `-o json`, on which scripts rely.
@@ -176,7 +177,7 @@ const IMAGES: [Column; 6] = [
 
 impl Parts {
     /// A second table, after an empty line; nothing if it has no rows.
-    pub(super) fn table(&self, width: Option<usize>) -> String {
+    pub(super) fn table(&self, width: Option<usize>) -> Printable {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let (columns, rows): (&[Column], Vec<Vec<String>>) = match self {
             Parts::Nodes(rows) if rows.iter().all(NodeRow::is_bare) => (
@@ -189,9 +190,9 @@ impl Parts {
             Parts::Images(rows) => (&IMAGES, rows.iter().map(ImageRow::cells).collect()),
         };
         if rows.is_empty() {
-            return String::new();
+            return Printable::default();
         }
-        format!("\n{}", fitted(columns, &rows, width))
+        Printable::default().end_line().then(&fitted(columns, &rows, width))
     }
 }
 
