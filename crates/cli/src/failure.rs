@@ -102,6 +102,11 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
+    /// The sentence; empty where everything was said before.
+    pub(crate) fn sentence(&self) -> &str {
+        self.sentence.as_deref().unwrap_or_default()
+    }
+
     #[cfg(test)]
     pub(crate) fn parts(&self) -> (u8, Option<&str>) {
         (self.code, self.sentence.as_deref())

@@ -41,8 +41,20 @@ pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>, Failure> {
     Ok(documents)
 }
 
-/// Reads all objects of a file, or of standard input for `-`. `List` objects are taken apart.
 fn read(path: &Path) -> Result<Vec<Document>, Failure> {
+    let file = read_text(path)?;
+    parse(&file.shown, &file.text)
+}
+
+/// A file that was read.
+pub(crate) struct File {
+    /// Its name in messages.
+    pub(crate) shown: String,
+    pub(crate) text: String,
+}
+
+/// Reads a file, or standard input for `-`.
+pub(crate) fn read_text(path: &Path) -> Result<File, Failure> {
     let shown = if path == Path::new("-") {
         "standard input".to_owned()
     } else {
@@ -61,10 +73,10 @@ fn read(path: &Path) -> Result<Vec<Document>, Failure> {
         std::fs::read_to_string(path)
     };
     let text = text.map_err(|error| Failure::wrong(format!("{shown} cannot be read: {error}")))?;
-    parse(&shown, &text)
+    Ok(File { shown, text })
 }
 
-/// Reads all objects of a text; `shown` says where it comes from.
+/// Reads all objects of a text; `shown` says where it comes from. `List` objects are taken apart.
 pub(crate) fn parse(shown: &str, text: &str) -> Result<Vec<Document>, Failure> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
         .map_err(|error| Failure::wrong(format!("{shown} is not YAML: {}", why(&error.to_string()))))?;

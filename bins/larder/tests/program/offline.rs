@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rstest::rstest;
+use rstest::{Context, rstest};
 use tokio::process::Command;
 
 use crate::larder::{Larder, ended, examples};
@@ -31,7 +31,7 @@ async fn all_examples_are_fine() {
         .args(files.iter().map(|file| file.strip_prefix(&folder).unwrap()))
         .current_dir(&folder);
     let said = ended(command).await.well();
-    assert_eq!(said.lines().count(), files.len());
+    assert_eq!(said.matches(": ok\n").count(), files.len());
     insta::assert_snapshot!(said);
 }
 
@@ -49,6 +49,96 @@ async fn every_fault_has_its_line() {
     let ended = larder.run(&["lint", "faulty.yaml"]).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""));
     insta::assert_snapshot!(ended.stdout);
+}
+
+/// KubeEdge's guide: full-width colons, and no space after the colon of a label.
+const FULL_WIDTH: &str = "\
+apiVersion: operations.kubeedge.io/v1alpha1
+kind: ImagePrePullJob
+metadata:
+  name: imageprepull-example
+  labels:
+    description:ImagePrePullLabel
+spec:
+  imagePrePullTemplate：
+    images:
+      - image1
+    nodes：
+      - edgenode1
+    checkItems:
+      - \"disk\"
+    failureTolerate: \"0.3\"
+";
+
+/// KubeEdge's proposal: capital letters in the name, one image that is no list, and a misspelled repo.
+const PROPOSAL: &str = "\
+apiVersion: operations.kubeedge.io/v1alpha1
+kind: ImagePrePullJob
+metadata:
+  name: ImagePrepullExample
+spec:
+  imagePrePullTemplate:
+    images:
+      name: image1
+      registry: harbor.docker.hub
+      respo: jili
+      tag: example:v1.0.0
+    nodes:
+      - Node1
+";
+
+/// OpenKruise's guide in Chinese, copied without its indentation.
+const FLAT: &str = "\
+apiVersion: apps.kruise.io/v1alpha1
+kind: ImagePullJob
+metadata:
+name: job-with-always
+spec:
+image: nginx:1.9.1 # [required] 完整的镜像名 name:tag
+parallelism: 10
+selector:
+names:
+- node-1
+matchLabels:
+node-type: xxx
+completionPolicy:
+type: Always
+";
+
+/// OpenKruise's older guide: a podSelector without matchLabels, and lines that are left out.
+const POD_SELECTOR: &str = "\
+apiVersion: apps.kruise.io/v1alpha1
+kind: ImagePullJob
+metadata:
+  name: job-by-pods
+spec:
+  ...
+  image: nginx:1.9.1
+  podSelector:
+    pod-label: xxx
+  pulSecrets: []
+";
+
+/// Mistakes that are known from the documents of other projects, each with what to write instead.
+#[rstest]
+#[case::full_width(FULL_WIDTH, 1)]
+#[case::proposal(PROPOSAL, 1)]
+#[case::flat(FLAT, 1)]
+#[case::pod_selector(POD_SELECTOR, 1)]
+#[case::hints_alone(&PROPOSAL.replace("ImagePrepullExample", "example").replace("      name", "      - name").replace("\n      r", "\n        r").replace("      tag", "        tag"), 0)]
+#[tokio::test]
+async fn copied_mistakes_have_suggestions(#[context] context: Context, #[case] text: &str, #[case] code: i32) {
+    let larder = Larder::new();
+    larder.write("job.yaml", text);
+    let ended = larder.run(&["lint", "job.yaml"]).await;
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (Some(code), ""),
+        "{}",
+        ended.stdout
+    );
+    let name = format!("lint_{}", context.description.unwrap_or_default());
+    insta::assert_snapshot!(name, ended.stdout);
 }
 
 #[tokio::test]
