@@ -107,6 +107,16 @@ impl DockerConfig {
         }
     }
 
+    /// Reads the data of a Secret of either docker type; `data` finds the value of a key. None if there is no such key, or its
+    /// value cannot be read.
+    pub fn from_secret<'a>(data: impl Fn(&str) -> Option<&'a [u8]>) -> Option<Self> {
+        match (data(".dockerconfigjson"), data(".dockercfg")) {
+            (Some(json), _) => Self::from_config_json(json).ok(),
+            (None, Some(json)) => Self::from_legacy_cfg(json).ok(),
+            (None, None) => None,
+        }
+    }
+
     fn from_auths(auths: impl IntoIterator<Item = (String, Value)>) -> Self {
         let mut config = Self::default();
         for (registry, value) in auths {

@@ -1,6 +1,6 @@
 //! The calls to the API server: each with a time limit, a bounded number of each class at a time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -409,13 +409,8 @@ async fn get_secret(client: Client, secret: &SecretRef, metrics: &Metrics) -> Se
 
 /// Credentials of a Secret of either docker type, and which state of it they come from.
 pub fn read_secret(secret: &Secret) -> SecretRead {
-    let data = |name: &str| secret.data.as_ref().and_then(|data: &BTreeMap<_, _>| data.get(name));
-    let config = match (data(".dockerconfigjson"), data(".dockercfg")) {
-        (Some(json), _) => DockerConfig::from_config_json(&json.0).ok(),
-        (None, Some(json)) => DockerConfig::from_legacy_cfg(&json.0).ok(),
-        (None, None) => None,
-    };
-    let Some(config) = config else {
+    let data = |key: &str| Some(secret.data.as_ref()?.get(key)?.0.as_slice());
+    let Some(config) = DockerConfig::from_secret(data) else {
         return SecretRead::Unreadable;
     };
     for broken in &config.broken {

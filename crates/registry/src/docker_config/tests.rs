@@ -29,6 +29,22 @@ fn reads(#[case] json: &str, #[case] username: &str, #[case] password: &str) {
     assert!(credential.identity_token.is_none());
 }
 
+/// The data of a Secret: its keys, and whether a login is found.
+#[rstest]
+#[case::docker_json(&[(".dockerconfigjson", r#"{"auths":{"a.io":{"auth":"YTpi"}}}"#)], Some(1))]
+#[case::legacy(&[(".dockercfg", r#"{"a.io":{"auth":"YTpi"}}"#)], Some(1))]
+#[case::the_newer_wins(&[(".dockercfg", r#"{"a.io":{"auth":"YTpi"}}"#), (".dockerconfigjson", r#"{"auths":{}}"#)], Some(0))]
+#[case::broken(&[(".dockerconfigjson", "x")], None)]
+#[case::another_type(&[("password", "x")], None)]
+fn reads_secrets(#[case] data: &[(&str, &str)], #[case] logins: Option<usize>) {
+    let value = |key: &str| {
+        let found = data.iter().find(|(name, _)| *name == key);
+        found.map(|(_, value)| value.as_bytes())
+    };
+    let found = DockerConfig::from_secret(value).map(|config| config.entries.len());
+    assert_eq!(found, logins);
+}
+
 #[test]
 fn reads_identity_tokens() {
     let credential = only(r#"{"auth":"PHRva2VuPjo=","identitytoken":"t0ken"}"#);

@@ -117,13 +117,8 @@ impl Purse {
 
 /// Credentials of a Secret of either docker type.
 fn held(secret: &Secret) -> Held {
-    let data = |key: &str| secret.data.as_ref().and_then(|data| data.get(key));
-    let config = match (data(".dockerconfigjson"), data(".dockercfg")) {
-        (Some(json), _) => DockerConfig::from_config_json(&json.0).ok(),
-        (None, Some(json)) => DockerConfig::from_legacy_cfg(&json.0).ok(),
-        (None, None) => None,
-    };
-    match config {
+    let data = |key: &str| Some(secret.data.as_ref()?.get(key)?.0.as_slice());
+    match DockerConfig::from_secret(data) {
         None => Held::Unreadable,
         Some(config) => Held::Entries {
             source: format!(
