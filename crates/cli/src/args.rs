@@ -15,14 +15,14 @@ use larder_runtime::RuntimeEndpoint;
 #[command(
     name = "larder",
     version,
-    after_help = "Exit codes: 0 done; 1 the job failed, the lint or the doctor found something, the plan does not fit; 2 wrong usage or file; \
-                  3 API not reachable (pull: no container runtime); 4 --timeout over; 130 interrupted."
+    after_help = "Exit codes: 0 success; 1 the job failed, lint or doctor found problems, or the plan does not fit; 2 wrong usage or file; \
+                  3 API not reachable (pull: no container runtime); 4 --timeout exceeded; 130 interrupted."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) cluster: Cluster,
 
-    /// Print without colours, on a terminal too
+    /// Print without colours, even on a terminal
     #[arg(long, global = true, env = "NO_COLOR", hide_env_values = true, value_parser = FalseyValueParser::new(), action = ArgAction::SetTrue)]
     pub(crate) no_color: bool,
 
@@ -30,43 +30,43 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// Which cluster, as in kubectl.
+/// The cluster, selected as with kubectl.
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
-    /// Path of the kubeconfig file; else KUBECONFIG says it, else it is ~/.kube/config
+    /// Path to the kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// Context of the kubeconfig file to use
+    /// Kubeconfig context to use
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
 
-    /// Namespace to use, instead of the context's
+    /// Namespace to use instead of the context's
     #[arg(long, short, global = true, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run everything on this machine, without a cluster: API server, controller and nodes in one process
+    /// Run everything on this machine without a cluster: API server, controller and nodes in one process
     Up(Up),
-    /// Submit jobs, show their progress and wait for their end
+    /// Create jobs, show their progress and wait until they end
     Run(Run),
-    /// Show jobs: all of them, or one with its nodes
+    /// Show all jobs, or one job with its nodes
     Status(Status),
-    /// Say of each node why it waits, failed or was left out
+    /// Explain for each node why it waits, failed or was not selected
     Why(Why),
-    /// Ask the nodes what a job would pull and whether it fits; pulls nothing
+    /// Ask the nodes what a job would pull and whether it fits, without pulling
     Plan(Plan),
-    /// Pull images onto this machine, without any cluster
+    /// Pull images onto this machine without a cluster
     Pull(Pull),
-    /// Check files by the rules of the CRDs, without a cluster
+    /// Check files against the rules of the CRDs, without a cluster
     Lint(Lint),
-    /// Look at a cluster and say what is wrong with Larder in it, and what to do
+    /// Check a cluster for problems with Larder and say how to fix them
     Doctor(Doctor),
     /// Print the CRDs as YAML
     Crds,
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -75,31 +75,31 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// How many nodes; the first is this machine with its container runtime, if one answers, the others have folders
+    /// Number of nodes; the first uses this machine's container runtime if one answers, the others keep images in folders
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) nodes: NonZeroUsize,
 
-    /// Where everything is kept; else larder in XDG_DATA_HOME or ~/.local/share
+    /// Data folder (default: larder in $XDG_DATA_HOME or ~/.local/share)
     #[arg(long, env = "LARDER_DATA", value_name = "DIR", value_parser = folder())]
     pub(crate) data: Option<PathBuf>,
 
-    /// Where kubectl is served, on a loopback address; port 0 takes a free one. Without it: where it was last
+    /// Loopback address to serve the API on; port 0 picks a free one (default: the address of the previous start)
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// The same on 127.0.0.1, by the port alone
+    /// Port of 127.0.0.1 to serve the API on
     #[arg(long, value_name = "PORT", conflicts_with = "listen")]
     pub(crate) port: Option<u16>,
 
-    /// Show the whole system at work: a registry with sample images, three nodes and the example jobs; then stop
+    /// Run a demonstration with a registry of sample images, three nodes and the example jobs, then stop
     #[arg(long, conflicts_with = "nodes")]
     pub(crate) demo: bool,
 
-    /// With --demo: stay up afterwards
+    /// Keep running after the demonstration
     #[arg(long, requires = "demo")]
     pub(crate) keep: bool,
 
-    /// What goes into DIR/larder.log: a level, or target=level pairs with commas between them
+    /// Filter for DIR/larder.log: a level, or target=level pairs separated by commas
     #[arg(long, env = "LARDER_LOG", value_name = "FILTER", default_value = "info")]
     pub(crate) log: String,
 
@@ -112,82 +112,82 @@ pub(crate) struct Up {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// File with the jobs (YAML or JSON, several documents may stand in one); - for standard input
+    /// File with jobs in YAML or JSON, in one or more documents; - for standard input
     #[arg(long, short, required = true, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
 
-    /// Give up waiting after this long; the jobs go on
+    /// Stop waiting after this time; the jobs continue
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Show each node too; in a large cluster there are many
+    /// Show the progress of each node
     #[arg(long)]
     pub(crate) nodes: bool,
 
-    /// Form of the output; json and yaml come at the end, with nothing before
+    /// Output format; json and yaml are printed once, at the end
     #[arg(long, short, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// Name of a job, with its kind in front if several kinds have one of that name: imagepulljob/web
+    /// Name of the job; with its kind, as in imagepulljob/web, if several kinds have a job of that name
     pub(crate) job: String,
 
-    /// This node alone
+    /// Explain this node only
     pub(crate) node: Option<String>,
 
-    /// Form of the output
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// File with the jobs, as for run; - for standard input
+    /// File with jobs, as for run; - for standard input
     #[arg(long, short, required = true, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
 
-    /// How long to wait for the nodes' answers
+    /// Maximum time to wait for the nodes' answers
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
     pub(crate) timeout: Duration,
 
-    /// Form of the output
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Pull {
-    /// The images
+    /// Images to pull
     #[arg(required = true, value_name = "IMAGE", value_parser = ImageRef::parse)]
     pub(crate) images: Vec<ImageRef>,
 
-    /// The runtime's socket, such as unix:///run/containerd/containerd.sock; without it the usual places are tried
+    /// Socket of the container runtime, such as unix:///run/containerd/containerd.sock (default: the usual paths are tried)
     #[arg(long, env = "LARDER_RUNTIME_ENDPOINT", value_name = "SOCKET", value_parser = RuntimeEndpoint::parse)]
     pub(crate) runtime_endpoint: Option<RuntimeEndpoint>,
 
-    /// Into this folder (an OCI image layout) instead of a runtime
+    /// Folder to pull into, as an OCI image layout, instead of a container runtime
     #[arg(long, value_name = "DIR", conflicts_with = "runtime_endpoint")]
     pub(crate) to: Option<PathBuf>,
 
-    /// Ask the registry although an image of that name is there
+    /// Ask the registry even if an image of that name is present
     #[arg(long)]
     pub(crate) always: bool,
 
-    /// How long one try may take
+    /// Maximum time of one attempt
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "600s")]
     pub(crate) timeout: Duration,
 
-    /// Tries after the first
+    /// Number of attempts after the first
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) retries: u16,
 
-    /// Pulls at once
+    /// Maximum concurrent pulls
     #[arg(long, value_name = "N", default_value = "3")]
     pub(crate) at_once: NonZeroUsize,
 
-    /// Folder of hosts.toml files, for mirrors and certificates
+    /// Folder with hosts.toml files for mirrors and certificates
     #[arg(
         long,
         env = "LARDER_HOSTS_DIR",
@@ -196,15 +196,15 @@ pub(crate) struct Pull {
     )]
     pub(crate) hosts_dir: PathBuf,
 
-    /// File with logins, as docker login writes it; else config.json in DOCKER_CONFIG or ~/.docker
+    /// File with logins as docker login writes it (default: config.json in $DOCKER_CONFIG or ~/.docker)
     #[arg(long, value_name = "FILE")]
     pub(crate) registry_config: Option<PathBuf>,
 
-    /// Credential-provider configuration, as the kubelet's flag of the same name
+    /// Credential provider configuration, like the kubelet flag of the same name
     #[arg(long, value_name = "FILE", requires = "image_credential_provider_bin_dir")]
     pub(crate) image_credential_provider_config: Option<PathBuf>,
 
-    /// Where the credential-provider plugins lie, as the kubelet's flag of the same name
+    /// Folder with the credential provider plugins, like the kubelet flag of the same name
     #[arg(long, value_name = "DIR")]
     pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
 
@@ -214,32 +214,32 @@ pub(crate) struct Pull {
     #[arg(long, env = "HOME", hide = true, value_parser = folder())]
     pub(crate) home: Option<PathBuf>,
 
-    /// Form of the output; json and yaml come at the end, with nothing before
+    /// Output format; json and yaml are printed once, at the end
     #[arg(long, short, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Name of a job, with its kind in front if several kinds have one of that name: imagepulljob/web
+    /// Name of the job; with its kind, as in imagepulljob/web, if several kinds have a job of that name
     pub(crate) job: Option<String>,
 
-    /// Jobs of all namespaces
+    /// Show the jobs of all namespaces
     #[arg(long, short = 'A')]
     pub(crate) all_namespaces: bool,
 
-    /// Form of the output
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Namespace that Larder is installed in; not given, it is looked for
+    /// Namespace in which Larder is installed (default: it is searched for)
     #[arg(long, value_name = "NAME")]
     pub(crate) system_namespace: Option<String>,
 
-    /// Form of the output
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
 }
