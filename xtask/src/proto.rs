@@ -1,6 +1,6 @@
 //! Generates the gRPC code of `larder-runtime-proto` from its `.proto` files, without `protoc`.
 //!
-//! The result is checked in, so that nobody needs this to build Larder. With `check` nothing is written: it fails when
+//! The result is checked in, so that building Larder does not need this. With `check` nothing is written: it fails when
 //! the checked-in code is not what the `.proto` files give.
 
 use std::{

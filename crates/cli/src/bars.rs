@@ -16,7 +16,7 @@ const STEPS: u64 = 1000;
 pub(crate) struct Bars(MultiProgress);
 
 impl Bars {
-    /// None where nobody watches.
+    /// None without a terminal.
     pub(crate) fn on_terminal() -> Option<Self> {
         let target = ProgressDrawTarget::stdout();
         output::is_terminal().then(|| Self(MultiProgress::with_draw_target(target)))

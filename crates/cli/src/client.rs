@@ -8,14 +8,14 @@ use kube::{Client, Config};
 use crate::args::Cluster;
 use crate::failure::{Failure, chain};
 
-/// A person waits for the answer.
+/// Short, because the command is interactive.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// A client with the namespace to use.
 pub(crate) async fn connect(cluster: &Cluster) -> Result<Client, Failure> {
     let mut config = config(cluster).await?;
     config.connect_timeout = Some(CONNECT);
-    // Whoever waits for long tries again by itself; whoever asks once is told at once.
+    // Watches have retries of their own; a single request reports its failure at once.
     config.default_retry = false;
     if let Some(namespace) = &cluster.namespace {
         config.default_namespace.clone_from(namespace);

@@ -5,9 +5,9 @@
 //! it should have.
 
 mod by_hand;
+mod image_store;
 mod registry;
-mod shelf;
-mod stage;
+mod scenario;
 mod summary;
 
 use std::path::Path;
@@ -25,15 +25,16 @@ use crate::commands::up;
 use crate::failure::Failure;
 use crate::output;
 use crate::printable::{Printable, Tone};
+use image_store::ImageStores;
 use registry::DemoRegistry;
-use shelf::Shelves;
-use stage::{Act, Ending, Kept};
+use scenario::{Ending, Example, ExpectedNames};
 use summary::Outcome;
 
-/// How long one act may take. All of them together are done in half a minute; only a fault takes longer.
-const ACT_LIMIT: Duration = Duration::from_mins(1);
+/// How long one example may take. All of them together are done in half a minute; only a fault takes longer.
+const EXAMPLE_LIMIT: Duration = Duration::from_mins(1);
 
-/// Plays the demonstration in a folder of its own, which goes with the end unless somebody named it or it went wrong.
+/// Plays the demonstration in a folder of its own, which is removed at the end unless it was named or the
+/// demonstration failed.
 pub(crate) async fn run(arguments: &Up, stop: &CancellationToken) -> Result<(), Failure> {
     if let Some(folder) = &given(arguments.data.as_ref()) {
         if folder.join("objects.redb").exists() {
@@ -57,15 +58,15 @@ pub(crate) async fn run(arguments: &Up, stop: &CancellationToken) -> Result<(), 
 
 async fn play(folder: &Path, arguments: &Up, stop: &CancellationToken) -> Result<(), Failure> {
     let hosts = folder.join("certs.d");
-    let registry = serve(stage::images(), &hosts, &stage::REGISTRIES).await?;
-    let _regional = serve(stage::regional_images(), &hosts, &stage::REGIONAL).await?;
-    let started = up::start(folder, arguments, stage::nodes()?, Some(hosts), stop).await?;
+    let registry = serve(scenario::images(), &hosts, &scenario::REGISTRIES).await?;
+    let _regional = serve(scenario::regional_images(), &hosts, &scenario::REGIONAL).await?;
+    let started = up::start(folder, arguments, scenario::nodes()?, Some(hosts), stop).await?;
     let Some(embedded) = started else {
         return Err(Failure::interrupted());
     };
-    let shelves = Shelves::of(folder);
+    let stores = ImageStores::of(folder);
     let shown = tokio::select! {
-        shown = show(&embedded, &registry, &shelves) => shown,
+        shown = show(&embedded, &registry, &stores) => shown,
         () = stop.cancelled() => Err(Failure::interrupted()),
     };
     if arguments.keep && !stop.is_cancelled() {
@@ -87,25 +88,25 @@ async fn serve(images: Vec<registry::Offer>, hosts: &Path, names: &[&str]) -> Re
     Ok(registry)
 }
 
-async fn show(embedded: &Embedded, registry: &DemoRegistry, shelves: &Shelves) -> Result<(), Failure> {
+async fn show(embedded: &Embedded, registry: &DemoRegistry, stores: &ImageStores) -> Result<(), Failure> {
     say(
         "",
         Tone::Strong,
         "Larder on this machine: API server, controller, three nodes, two registries",
     );
     let client = embedded.client();
-    stage::prepare(&client).await?;
+    scenario::prepare(&client).await?;
     let begun = Instant::now();
-    let acts = stage::acts(registry);
-    let count = acts.len();
+    let examples = scenario::examples(registry);
+    let count = examples.len();
     let mut outcomes = Vec::new();
-    for (number, mut act) in acts.into_iter().enumerate() {
+    for (number, mut example) in examples.into_iter().enumerate() {
         output::line("");
-        say(&format!("{}/{count} ", number + 1), Tone::Strong, act.says);
-        say("    ", Tone::Faint, act.how);
-        let kept = std::mem::take(&mut act.kept);
-        let mut outcome = perform(&client, act).await?;
-        outcome.kept = look(shelves, &kept).await;
+        say(&format!("{}/{count} ", number + 1), Tone::Strong, example.says);
+        say("    ", Tone::Faint, example.how);
+        let names = std::mem::take(&mut example.names);
+        let mut outcome = run_example(&client, example).await?;
+        outcome.names_present = look(stores, &names).await;
         outcomes.push(outcome);
     }
     output::line("");
@@ -121,10 +122,10 @@ fn say(before: &str, tone: Tone, text: &str) {
 }
 
 /// Says under which names the nodes have an image, and whether it is all that they should.
-async fn look(shelves: &Shelves, kept: &[Kept]) -> bool {
+async fn look(stores: &ImageStores, names: &[ExpectedNames]) -> bool {
     let mut complete = true;
-    for Kept { node, names } in kept {
-        let found = shelves.names(node, names).await;
+    for ExpectedNames { node, names } in names {
+        let found = stores.names(node, names).await;
         complete &= found.len() == names.len();
         let mut before = format!("    {node} has ");
         if found.is_empty() {
@@ -138,30 +139,30 @@ async fn look(shelves: &Shelves, kept: &[Kept]) -> bool {
     complete
 }
 
-async fn perform(client: &Client, act: Act) -> Result<Outcome, Failure> {
+async fn run_example(client: &Client, example: Example) -> Result<Outcome, Failure> {
     let begun = Instant::now();
     let end = async {
-        match &act.ending {
+        match &example.ending {
             Ending::Job(_) => {
-                let jobs = submit::all(client, &act.documents).await?;
+                let jobs = submit::all(client, &example.documents).await?;
                 follow::until_finished(client, &jobs, Detail::Nodes).await
             }
             Ending::Entry { node, image } => by_hand::perform(client, node, image).await,
         }
     };
-    let views = tokio::time::timeout(ACT_LIMIT, end).await.map_err(|_| {
+    let views = tokio::time::timeout(EXAMPLE_LIMIT, end).await.map_err(|_| {
         Failure::bad(format!(
             "\"{}\" did not end within {} s",
-            act.title,
-            ACT_LIMIT.as_secs()
+            example.title,
+            EXAMPLE_LIMIT.as_secs()
         ))
     })??;
     Ok(Outcome {
-        act: act.title,
-        expected: act.ending.expected(),
+        title: example.title,
+        expected: example.ending.expected(),
         views,
         took: begun.elapsed(),
-        kept: true,
+        names_present: true,
     })
 }
 
@@ -174,6 +175,6 @@ fn invite(embedded: &Embedded) {
     output::line("  kubectl describe nodeimage node-1");
     output::line("  larder why typo");
     output::line("");
-    // For whoever reads this with a program.
+    // For scripts.
     output::line(&format!("KUBECONFIG={}", embedded.kubeconfig().display()));
 }

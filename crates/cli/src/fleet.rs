@@ -22,13 +22,13 @@ pub(crate) struct Fleet {
 }
 
 /// What an ImagePrePullJob looks at in a node.
-struct Standing {
+struct NodeFacts {
     labels: BTreeMap<String, String>,
     ready: bool,
 }
 
-impl<'a> From<&'a Standing> for Candidate<'a> {
-    fn from(node: &'a Standing) -> Self {
+impl<'a> From<&'a NodeFacts> for Candidate<'a> {
+    fn from(node: &'a NodeFacts) -> Self {
         Self {
             labels: &node.labels,
             ready: node.ready,
@@ -66,7 +66,7 @@ impl Fleet {
 
     /// The nodes that an ImagePrePullJob would choose now, and what it would ask of each.
     pub(crate) fn choose(&self, plan: &PrePull) -> Result<(Choice, Tasks), NoNodes> {
-        let nodes = self.standings();
+        let nodes = self.node_facts();
         let candidates: BTreeMap<NodeKey, Candidate<'_>> =
             nodes.iter().map(|(name, node)| (name.clone(), node.into())).collect();
         let mut choice = nodes::choose(&plan.nodes, &candidates, plan.waits_for_nodes(), &Before::default())?;
@@ -82,18 +82,18 @@ impl Fleet {
 
     /// Whether Kubernetes calls a node ready.
     pub(crate) fn is_ready(&self, name: &str) -> bool {
-        self.standings().get(name).is_some_and(|node| node.ready)
+        self.node_facts().get(name).is_some_and(|node| node.ready)
     }
 
-    fn standings(&self) -> BTreeMap<NodeKey, Standing> {
-        let standing = |node: &Node| {
+    fn node_facts(&self) -> BTreeMap<NodeKey, NodeFacts> {
+        let facts = |node: &Node| {
             let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
             let mut conditions = conditions.into_iter().flatten();
             let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
             let labels = node.labels().clone();
-            (NodeKey::from(node.name_any()), Standing { labels, ready })
+            (NodeKey::from(node.name_any()), NodeFacts { labels, ready })
         };
-        self.nodes.iter().map(standing).collect()
+        self.nodes.iter().map(facts).collect()
     }
 
     /// What one job is judged by: its pods and Secrets too.
@@ -138,7 +138,8 @@ impl Fleet {
     }
 }
 
-/// Finds out whether a pull secret can be used; of its content nothing is kept. Whoever may not see it cannot be told.
+/// Finds out whether a pull secret can be used; its content is not kept. Without the right
+/// to read it, nothing is reported about it.
 async fn look_at(secrets: &Api<Secret>, name: &str, full_name: String, objects: &mut Objects) {
     match secrets.get_opt(name).await {
         Ok(None) => objects.missing_secrets.push(full_name),

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_nobody_looked_at_is_new() {
+    fn a_job_without_a_status_is_new() {
         let job = ImagePullJob::new("web", larder_api::ImagePullJobSpec::default());
         assert_eq!(JobView::from(&job).phase, Phase::New);
     }

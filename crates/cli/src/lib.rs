@@ -45,18 +45,18 @@ fn run() -> Result<(), Failure> {
     if no_color {
         output::without_colours();
     }
-    // Several libraries bring a cryptographic provider; one is chosen for the whole process. It fails only if somebody
-    // chose before, which is fine.
+    // Several libraries bring a cryptographic provider; one is chosen for the whole process. It fails only if one
+    // was chosen before, which is fine.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::wrong(format!("no threads can be started: {error}")))?;
-    let outcome = runtime.block_on(carry_out(&cluster, command));
-    // A read of standard input that nobody waits for any more must not keep the process.
+    let outcome = runtime.block_on(execute(&cluster, command));
+    // A blocked read of standard input must not keep the process.
     runtime.shutdown_background();
     outcome
 }
 
-async fn carry_out(cluster: &Cluster, command: Command) -> Result<(), Failure> {
+async fn execute(cluster: &Cluster, command: Command) -> Result<(), Failure> {
     match command {
         // These have something to put in order, or to say, when they are told to stop.
         Command::Up(up) => commands::up::run(up).await,

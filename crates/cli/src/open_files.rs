@@ -10,7 +10,7 @@ const PER_NODE: u64 = 2;
 /// Files of everything else, and of pulls.
 const BESIDES: u64 = 256;
 
-/// Raises the limit as far as anybody may, and says so if that is still too little.
+/// Raises the limit as far as the system allows; an error if that is still too little.
 pub(crate) fn make_room_for(nodes: usize) -> Result<(), Failure> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(

@@ -1,5 +1,5 @@
 //! The one place that prints. A pipe that closed early (`larder status | head`) is the end of the output, not an error.
-//! Colours are for terminals, and for nobody who said no to them.
+//! Colours are for terminals, unless they are switched off.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +61,7 @@ pub(crate) fn error(sentence: &str) {
     } else {
         "error:"
     };
-    // Nobody is left to tell if this fails.
+    // There is no other place to report that this failed.
     drop(writeln!(stderr.lock(), "{mark} {}", escape_line(sentence)));
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| 0 < *columns)
 }
 
-/// Whether somebody watches, so that bars and colours make sense.
+/// Whether standard output is a terminal, which can show bars and colours.
 pub(crate) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }

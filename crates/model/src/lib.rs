@@ -1,7 +1,7 @@
 //! The words that every other crate speaks: image references, digests, node names, sizes, phases, reasons; and how foreign text
 //! is made safe to show.
 //!
-//! Each type is valid by construction: text is checked once, where it enters, and nobody looks at it again. Nothing
+//! Each type is valid by construction: text is checked once, where it enters, and not again. Nothing
 //! here does IO, reads a clock, draws a random number or waits, and nothing knows Kubernetes.
 
 mod byte_size;

@@ -23,7 +23,7 @@ impl Percent {
     /// The share of `done` in `total`, rounded down, so that 100 is reached only when they are equal.
     ///
     /// A total of 0 is one that is not known yet: 0. More done than the total means that the total was too small: 99,
-    /// because somebody is still at work.
+    /// because work is still going on.
     pub fn of(done: u64, total: u64) -> Percent {
         if total == 0 {
             return Percent::ZERO;

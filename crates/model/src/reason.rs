@@ -61,7 +61,7 @@ pub enum Retry {
     Permanent,
     /// Worth another try, within the entry's backoff limit.
     Backoff,
-    /// Uses up no try: the world has to change first. Whoever waits also sets the limit on waiting.
+    /// Uses up no try: something outside has to change first. The caller limits how long it waits.
     Later,
 }
 

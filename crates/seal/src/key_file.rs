@@ -31,7 +31,7 @@ pub enum KeyFileError {
     },
     /// Others may read or change it.
     #[error(
-        "the node's key file {path} has mode {mode:04o}; nobody but its owner may use it, so run chmod 600, or delete it to get a new key if others may have read it"
+        "the node's key file {path} has mode {mode:04o}; only its owner may use it, so run chmod 600, or delete it to get a new key if others may have read it"
     )]
     Mode {
         /// The file.
@@ -39,7 +39,7 @@ pub enum KeyFileError {
         /// Its permission bits.
         mode: u32,
     },
-    /// Somebody else could change it at any time.
+    /// Another user could change it at any time.
     #[error(
         "the node's key file {path} belongs to user {owner} and not to user {me}, as whom this runs; run chown, or delete it to get a new key"
     )]
@@ -102,7 +102,7 @@ impl KeyPair {
             path: path.display().to_string(),
             source,
         };
-        // A link could lead to a file that somebody else controls.
+        // A symbolic link could lead to a file of another user.
         let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
         let file = match OpenOptions::new().read(true).custom_flags(no_follow).open(path) {
             Ok(file) => file,

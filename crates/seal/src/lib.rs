@@ -1,9 +1,9 @@
 //! Registry credentials that exactly one node can open, for exactly one image and claim.
 //!
-//! Each node has a key pair; the private half lies in a file and never leaves it, the public half stands in the node's
-//! NodeImage. Whoever hands out work [`seal()`]s credentials to that key together with a [`Binding`]: node name,
-//! NodeImage uid, registry, image and claim. The node can [`open`] them only under the very same binding, so somebody
-//! who may edit NodeImages but not read Secrets cannot move a password to another node, registry or job.
+//! Each node has a key pair; the private key stays in a file on the node, the public key is in the node's
+//! NodeImage. The controller [`seal()`]s credentials to that key together with a [`Binding`]: node name,
+//! NodeImage uid, registry, image and claim. The node can [`open`] them only under the very same binding, so an
+//! account that may edit NodeImages but not read Secrets cannot move a password to another node, registry or job.
 //!
 //! The box is HPKE (RFC 9180) in base mode, X25519 with HKDF-SHA256 and ChaCha20-Poly1305, as rustls offers it on top of
 //! AWS-LC: a standard construction, tested there against the standard's vectors, already part of every binary that

@@ -40,7 +40,7 @@ pub enum SealError {
         /// Bytes found.
         found: usize,
     },
-    /// The node's public key is one that nobody can seal to.
+    /// The node's public key cannot be used for sealing.
     #[error("nothing can be sealed to the node's public key; its agent has to make a new one")]
     UnusableKey,
 }

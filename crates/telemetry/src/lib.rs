@@ -4,8 +4,8 @@
 //! - [`Health`]: named parts, each ready or not and why; ready when all are
 //! - [`server`]: `/healthz`, `/readyz` and `/metrics` on one address
 //!
-//! Nothing is global except the subscriber of `tracing`: a registry of metrics and a health are made by `main` and handed
-//! to whoever needs them.
+//! Nothing is global except the subscriber of `tracing`: `main` creates the metrics registry and the health and passes them to
+//! the parts that need them.
 
 pub mod health;
 pub mod logs;

@@ -18,7 +18,7 @@ use crate::Health;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone)]
-struct Shown {
+struct ServerState {
     health: Health,
     registry: Arc<Registry>,
 }
@@ -29,7 +29,7 @@ pub fn router(health: Health, registry: Arc<Registry>) -> Router {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Shown { health, registry })
+        .with_state(ServerState { health, registry })
 }
 
 /// Serves the three paths until `stop` ends.
@@ -44,24 +44,24 @@ pub async fn serve(
         .await
 }
 
-async fn healthz(State(shown): State<Shown>) -> Response {
-    verdict(shown.health.not_alive())
+async fn healthz(State(state): State<ServerState>) -> Response {
+    probe_response(state.health.not_alive())
 }
 
-async fn readyz(State(shown): State<Shown>) -> Response {
-    verdict(shown.health.not_ready())
+async fn readyz(State(state): State<ServerState>) -> Response {
+    probe_response(state.health.not_ready())
 }
 
-fn verdict(trouble: Option<String>) -> Response {
+fn probe_response(trouble: Option<String>) -> Response {
     match trouble {
         None => (StatusCode::OK, "ok\n").into_response(),
         Some(lines) => (StatusCode::SERVICE_UNAVAILABLE, lines).into_response(),
     }
 }
 
-async fn metrics(State(shown): State<Shown>) -> Response {
+async fn metrics(State(state): State<ServerState>) -> Response {
     let mut text = String::new();
-    match encode(&mut text, &shown.registry) {
+    match encode(&mut text, &state.registry) {
         Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

@@ -65,22 +65,7 @@ impl Image {
             "org.opencontainers.image.licenses": env!("CARGO_PKG_LICENSE"),
         });
         let created = timestamp(source.time)?;
-        let config = image.add(&json!({
-            "created": created,
-            "architecture": arch.name(),
-            "os": "linux",
-            "config": {
-                "User": program.user,
-                "Entrypoint": [format!("/{}", program.name)],
-                "WorkingDir": "/",
-                "Labels": labels,
-            },
-            "rootfs": { "type": "layers", "diff_ids": layers.each_ref().map(|layer| &layer.diff_id) },
-            "history": [
-                { "created": created, "comment": "certificate authorities" },
-                { "created": created, "comment": program.title },
-            ],
-        }))?;
+        let config = image.add(&config(program, arch, &created, &labels, &layers))?;
         let layers: Vec<Value> = layers
             .into_iter()
             .map(|layer| image.add_blob(LAYER, layer.compressed))
@@ -123,6 +108,25 @@ impl Image {
         self.blobs.insert(digest(&blob), blob);
         descriptor
     }
+}
+
+fn config(program: &Program, arch: Arch, created: &str, labels: &Value, layers: &[Layer; 2]) -> Value {
+    json!({
+        "created": created,
+        "architecture": arch.name(),
+        "os": "linux",
+        "config": {
+            "User": program.user,
+            "Entrypoint": [format!("/{}", program.name)],
+            "WorkingDir": "/",
+            "Labels": labels,
+        },
+        "rootfs": { "type": "layers", "diff_ids": layers.each_ref().map(|layer| &layer.diff_id) },
+        "history": [
+            { "created": created, "comment": "certificate authorities" },
+            { "created": created, "comment": program.title },
+        ],
+    })
 }
 
 /// All images of a program in one archive: the only one under the program's name, or an index of several.

@@ -298,7 +298,7 @@ async fn every_illness_of_a_cluster_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_may_do_little_is_told_what_could_not_be_seen() {
+async fn without_rights_it_says_what_could_not_be_seen() {
     let cluster = Cluster::start().await;
     let token = cluster.plane.access().admin_token().to_owned();
     let config = cluster

@@ -121,7 +121,7 @@ async fn a_list_of_which_one_image_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_takes_longer_than_anybody_waits() {
+async fn a_job_that_outlasts_the_timeout() {
     let (up, source) = tokio::join!(Up::start(), Source::start());
     let image = source.offer("app").await;
     source.line.set(Link::Stalled);
@@ -168,7 +168,7 @@ async fn a_pre_pull_job_is_planned_run_and_explained() {
 
     let refused = up.run(&["plan", "-f", "edge.yaml"]).await;
     assert!(refused.stdout.contains("NodeUnsuitable"), "{refused:?}");
-    assert_eq!(refused.badly(1), "nobody can tell for 1 of 1 node");
+    assert_eq!(refused.badly(1), "unknown for 1 of 1 node");
 
     up.label("node-2", &["node-role.kubernetes.io/edge=", "region=here"])
         .await;

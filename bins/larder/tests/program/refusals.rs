@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use crate::larder::{Larder, ended};
 
-/// A kubeconfig for an address at which nobody listens.
+/// A kubeconfig for an address without a server.
 const NOBODY: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
   "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
   "users": [{"name": "u", "user": {"token": "t"}}],

@@ -2,10 +2,10 @@
 //! every entry back, whatever happens.
 
 mod ask;
-mod purse;
+mod plan_targets;
+mod pull_secrets;
 mod trust;
 mod verdict;
-mod wishes;
 
 use std::collections::BTreeSet;
 
@@ -20,9 +20,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::ask::Question;
-use self::purse::Purse;
+use self::plan_targets::{Job, NodeTarget, PlanTargets, TargetImage};
+use self::pull_secrets::PullSecrets;
 use self::verdict::{Row, Verdict};
-use self::wishes::{Job, Wish, Wishes};
 use crate::args::{Cluster, Plan};
 use crate::commands::run::submit;
 use crate::failure::Failure;
@@ -45,46 +45,46 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         let client = client::connect(cluster).await?;
         let jobs = jobs(&client, &documents).await?;
         let fleet = Fleet::read(&client).await?;
-        let wishes = Wishes::of(&fleet, &jobs, now()).await?;
-        let purse = Purse::open(&client, wishes.secrets()).await;
-        let untrusted = untrusted(&client, &fleet, &wishes).await;
-        Ok((wishes, purse, untrusted, client))
+        let targets = PlanTargets::of(&fleet, &jobs, now()).await?;
+        let pull_secrets = PullSecrets::read(&client, targets.secrets()).await;
+        let untrusted = untrusted(&client, &fleet, &targets).await;
+        Ok((targets, pull_secrets, untrusted, client))
     };
-    let (wishes, purse, untrusted, client) = tokio::select! {
+    let (targets, pull_secrets, untrusted, client) = tokio::select! {
         prepared = preparation => prepared?,
         () = stop.cancelled() => return Err(Failure::interrupted()),
     };
-    if wishes.nodes.is_empty() {
+    if targets.nodes.is_empty() {
         return Err(Failure::bad("the job selects no node; check its selector"));
     }
-    let asked = wishes
+    let asked = targets
         .nodes
         .iter()
-        .filter(|(_, wish)| wish.blocked.is_none())
-        .map(|(node, wish)| (node.clone(), questions(wish, &purse, untrusted.contains(node))))
+        .filter(|(_, target)| target.blocked.is_none())
+        .map(|(node, target)| (node.clone(), questions(target, &pull_secrets, untrusted.contains(node))))
         .collect();
     let answers = ask::all(&client, asked, arguments.timeout, &stop).await?;
     if stop.is_cancelled() {
         return Err(Failure::interrupted());
     }
-    let row = |(node, wish): (&String, &Wish)| {
-        if let Some(blocked) = &wish.blocked {
-            return Row::blocked(node, blocked.reason, &blocked.words);
+    let row = |(node, target): (&String, &NodeTarget)| {
+        if let Some(blocked) = &target.blocked {
+            return Row::blocked(node, blocked.reason, &blocked.message);
         }
         let untrusted = untrusted.contains(node);
-        let login_missing = questions(wish, &purse, untrusted)
+        let login_missing = questions(target, &pull_secrets, untrusted)
             .iter()
             .any(|asked| asked.logins.incomplete);
-        verdict::row(node, answers.get(node), wish.images.len(), login_missing)
+        verdict::row(node, answers.get(node), target.images.len(), login_missing)
     };
-    let rows: Vec<Row> = wishes.nodes.iter().map(row).collect();
+    let rows: Vec<Row> = targets.nodes.iter().map(row).collect();
     let answer = Answer {
-        images: wishes.images.iter().map(ToString::to_string).collect(),
+        images: targets.images.iter().map(ToString::to_string).collect(),
         nodes: rows,
     };
-    let mut complaints = purse.complaints();
+    let mut problems = pull_secrets.problems();
     if !untrusted.is_empty() {
-        complaints.push(format!(
+        problems.push(format!(
             "{} asked without the job's login: the policy {POLICY} lets CloudCore publish their keys.",
             if untrusted.len() == 1 {
                 "1 edge node was".to_owned()
@@ -93,32 +93,30 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
             }
         ));
     }
-    output::value(arguments.output, &answer, || {
-        shown(&answer, &complaints, output::width())
-    })?;
+    output::value(arguments.output, &answer, || shown(&answer, &problems, output::width()))?;
     outcome(&answer.nodes, arguments.timeout.as_secs())
 }
 
 /// What a node is asked. One that is not trusted gets no login.
-fn questions(wish: &Wish, purse: &Purse, untrusted: bool) -> Vec<Question> {
-    let question = |wanted: &wishes::Wanted| {
-        let logins = purse.for_image(&wanted.image, &wanted.secrets);
+fn questions(target: &NodeTarget, pull_secrets: &PullSecrets, untrusted: bool) -> Vec<Question> {
+    let question = |target: &TargetImage| {
+        let logins = pull_secrets.for_image(&target.image, &target.secrets);
         Question {
-            image: wanted.image.clone(),
-            checks: wanted.checks.clone(),
+            image: target.image.clone(),
+            checks: target.checks.clone(),
             logins: if untrusted { logins.withheld() } else { logins },
         }
     };
-    wish.images.iter().map(question).collect()
+    target.images.iter().map(question).collect()
 }
 
 /// The nodes that no login is sealed to.
-async fn untrusted(client: &Client, fleet: &Fleet, wishes: &Wishes) -> BTreeSet<String> {
-    let needs_login = |wish: &Wish| wish.images.iter().any(|wanted| !wanted.secrets.is_empty());
-    let asked = wishes
+async fn untrusted(client: &Client, fleet: &Fleet, targets: &PlanTargets) -> BTreeSet<String> {
+    let needs_login = |target: &NodeTarget| target.images.iter().any(|target| !target.secrets.is_empty());
+    let asked = targets
         .nodes
         .iter()
-        .filter(|(node, wish)| needs_login(wish) && fleet.is_edge(node));
+        .filter(|(node, target)| needs_login(target) && fleet.is_edge(node));
     let edge: BTreeSet<String> = asked.map(|(node, _)| node.clone()).collect();
     if edge.is_empty() || trust::in_edge_nodes(client).await {
         return BTreeSet::new();
@@ -164,7 +162,7 @@ const COLUMNS: [Column; 6] = [
     ("REASON", Narrow::Cut),
 ];
 
-fn shown(answer: &Answer, complaints: &[String], width: Option<usize>) -> Printable {
+fn shown(answer: &Answer, problems: &[String], width: Option<usize>) -> Printable {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).to_string());
     let row = |row: &Row| {
         vec![
@@ -184,10 +182,10 @@ fn shown(answer: &Answer, complaints: &[String], width: Option<usize>) -> Printa
         format!("; {} would be pulled", ByteSize(sizes.iter().sum()))
     };
     let fit = answer.nodes.iter().filter(|row| row.verdict == Verdict::Fits).count();
-    let said = answer.nodes.iter().map(|row| row.words.as_str());
-    let said: BTreeSet<&str> = said.filter(|words| !words.is_empty()).collect();
+    let said = answer.nodes.iter().map(|row| row.message.as_str());
+    let said: BTreeSet<&str> = said.filter(|message| !message.is_empty()).collect();
     let fits = format!("Fits on {fit} of {}{to_pull}.", nodes(answer.nodes.len()));
-    let sentences = said.into_iter().chain(complaints.iter().map(String::as_str));
+    let sentences = said.into_iter().chain(problems.iter().map(String::as_str));
     let lines = sentences.flat_map(|sentence| match width {
         Some(width) => wrap(sentence, width),
         None => vec![sentence.to_owned()],
@@ -211,10 +209,7 @@ fn outcome(rows: &[Row], limit: u64) -> Result<(), Failure> {
             "{silent} of {} did not answer within {limit} s",
             nodes(rows.len())
         ))),
-        (0, unknown) => Err(Failure::bad(format!(
-            "nobody can tell for {unknown} of {}",
-            nodes(rows.len())
-        ))),
+        (0, unknown) => Err(Failure::bad(format!("unknown for {unknown} of {}", nodes(rows.len())))),
         (fails, _) => Err(Failure::bad(why_not(rows, fails))),
     }
 }

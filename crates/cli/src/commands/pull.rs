@@ -84,7 +84,10 @@ async fn runtime(arguments: &Pull) -> Result<Arc<dyn ImageRuntime>, Failure> {
     let endpoint = if let Some(endpoint) = &arguments.runtime_endpoint {
         endpoint.clone()
     } else {
-        detect(root).await.map_err(|nobody| no_runtime(&nobody))?.endpoint
+        detect(root)
+            .await
+            .map_err(|not_detected| no_runtime(&not_detected))?
+            .endpoint
     };
     let silent = |error: RuntimeError| {
         Failure::unreachable(format!(
@@ -97,8 +100,8 @@ async fn runtime(arguments: &Pull) -> Result<Arc<dyn ImageRuntime>, Failure> {
 }
 
 /// Of the usual places those are named at which something is, and does not answer.
-fn no_runtime(nobody: &NotDetected) -> Failure {
-    let silent = nobody.tried.iter().filter(|(_, why)| why != "is not there");
+fn no_runtime(not_detected: &NotDetected) -> Failure {
+    let silent = not_detected.tried.iter().filter(|(_, why)| why != "is not there");
     let silent: Vec<String> = silent
         .map(|(endpoint, why)| format!("{} {why}", endpoint.path().display()))
         .collect();
@@ -129,7 +132,7 @@ fn providers(arguments: &Pull) -> Result<Option<Providers>, Failure> {
     Ok(Some(Providers::new(config, folder)))
 }
 
-/// The logins of whoever pulls, where `docker login` and its like put them.
+/// The user's logins, from where `docker login` and similar programs keep them.
 fn keyring(arguments: &Pull) -> Result<Keyring, Failure> {
     let usual = || {
         let home = given(arguments.home.as_ref()).map(|home| home.join(".docker"));
@@ -171,22 +174,22 @@ mod tests {
     #[test]
     fn only_places_where_something_is_are_named() {
         let at = |path: &str| RuntimeEndpoint::at(path);
-        let mut nobody = NotDetected {
+        let mut not_detected = NotDetected {
             tried: vec![(at("/run/crio.sock"), "is not there".into())],
         };
         let advice = "name its socket with --runtime-endpoint, or keep the images in a folder with --to DIR";
         assert_eq!(
-            no_runtime(&nobody).parts(),
+            no_runtime(&not_detected).parts(),
             (
                 3,
                 Some(&*format!("no container runtime answers on this machine; {advice}"))
             )
         );
-        nobody
+        not_detected
             .tried
             .push((at("/run/containerd.sock"), "Permission denied".into()));
         assert_eq!(
-            no_runtime(&nobody).parts(),
+            no_runtime(&not_detected).parts(),
             (
                 3,
                 Some(&*format!(

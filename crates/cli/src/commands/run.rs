@@ -9,7 +9,7 @@ use serde_json::json;
 use self::follow::Detail;
 use crate::args::{Cluster, Format, Run};
 use crate::failure::Failure;
-use crate::job::Phase;
+use crate::job::{JobView, Phase};
 use crate::printable::Printable;
 use crate::{client, manifest, output};
 
@@ -51,25 +51,23 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure
         })??,
     };
     output::value(arguments.output, &json!({ "jobs": finished }), Printable::default)?;
-    let failed: Vec<String> = finished
-        .iter()
-        .filter(|view| view.phase != Phase::Complete)
-        .map(|view| {
-            let reasons = view.reasons_text();
-            let reasons = if reasons.is_empty() {
-                String::new()
-            } else {
-                format!(" ({reasons})")
-            };
-            format!(
-                "{} failed on {} of {}{reasons}; see: larder why {}",
-                view.title(),
-                view.failed,
-                view.desired,
-                view.title()
-            )
-        })
-        .collect();
+    outcome(&finished)
+}
+
+fn outcome(finished: &[JobView]) -> Result<(), Failure> {
+    let failed = |view: &JobView| {
+        let reasons = match view.reasons_text().as_str() {
+            "" => String::new(),
+            reasons => format!(" ({reasons})"),
+        };
+        let title = view.title();
+        format!(
+            "{title} failed on {} of {}{reasons}; see: larder why {title}",
+            view.failed, view.desired
+        )
+    };
+    let not_complete = finished.iter().filter(|view| view.phase != Phase::Complete);
+    let failed: Vec<String> = not_complete.map(failed).collect();
     if failed.is_empty() {
         Ok(())
     } else {

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_home_somebody_has_to_name_a_folder() {
+    fn without_a_home_a_folder_has_to_be_named() {
         assert_eq!(
             folder_for("", "", "").unwrap_err().parts(),
             (2, Some("there is no home directory to keep data in; give --data DIR"))

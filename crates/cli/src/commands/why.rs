@@ -75,7 +75,7 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
             row(name, &said, cause, image)
         }));
     }
-    // A node without a NodeImage is in nobody's list.
+    // A node without a NodeImage has no explanation.
     if let Some(node) = node.filter(|_| rows.is_empty()) {
         rows.push(Row {
             node: node.to_owned(),
@@ -168,7 +168,7 @@ fn no_such_node(node: &str) -> Failure {
     ))
 }
 
-/// What needs somebody's attention comes first.
+/// States that need attention come first.
 fn rank(state: &str) -> usize {
     let order = [
         "Failed",
@@ -254,11 +254,11 @@ mod tests {
             row("a".into(), &said, cause, None).explanation,
             format!("Manifest unknown. {}", Reason::NotFound.advice())
         );
-        assert_eq!(cause_of(&job, &said, &node("Dns")), None, "somebody else's failure");
+        assert_eq!(cause_of(&job, &said, &node("Dns")), None, "another job's failure");
     }
 
     #[test]
-    fn a_job_that_was_refused_says_why_and_not_that_nobody_looked_at_it() {
+    fn a_refused_job_says_why() {
         let answer = Answer {
             job: "imageprepulljob/x".into(),
             message: Some("images[0]: there is no repo; give repo".into()),

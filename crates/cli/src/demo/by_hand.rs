@@ -1,4 +1,4 @@
-//! The act without a job: an entry that is written into one node's NodeImage, as the guides do it with kubectl.
+//! The example without a job: an entry that is written into one node's NodeImage, as the guides do it with kubectl.
 
 use futures::StreamExt;
 use kube::api::{Patch, PatchParams};
@@ -10,7 +10,7 @@ use larder_model::{ImageRef, Phase as EntryPhase};
 use serde_json::json;
 
 use crate::bars::Bars;
-use crate::commands::run::nodes::{NodeRows, Wanted};
+use crate::commands::run::nodes::{Followed, NodeRows};
 use crate::failure::Failure;
 use crate::job::{JobView, Phase};
 
@@ -24,7 +24,7 @@ pub(super) async fn perform(client: &Client, node: &str, image: &str) -> Result<
     let written = nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await;
     written.map_err(|error| Failure::from_api("writing the NodeImage", &error))?;
     let bars = Bars::on_terminal();
-    let mut rows = NodeRows::new(client, Wanted::Image(image.clone()), bars.as_ref(), None);
+    let mut rows = NodeRows::new(client, Followed::Image(image.clone()), bars.as_ref(), None);
     let result = tokio::select! {
         result = end(nodes, node, &image) => result?,
         never = rows.follow() => match never {},

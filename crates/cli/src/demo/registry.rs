@@ -34,12 +34,12 @@ pub(crate) struct Offer {
 /// The running registry; stops when dropped.
 pub(crate) struct DemoRegistry {
     address: SocketAddr,
-    shelf: Arc<Shelf>,
+    content: Arc<Content>,
     task: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Shelf {
+struct Content {
     /// Manifests by repository and tag or digest.
     manifests: BTreeMap<(String, String), Blob>,
     /// Blobs by repository and digest.
@@ -50,39 +50,39 @@ struct Shelf {
 impl DemoRegistry {
     /// Serves these images on a free port of this machine.
     pub(crate) async fn start(offers: Vec<Offer>) -> io::Result<Self> {
-        let mut shelf = Shelf::default();
+        let mut content = Content::default();
         for offer in offers {
             let repository = || offer.repository.to_owned();
             let manifest = offer.image.manifest();
             for name in [offer.tag, manifest.digest()] {
-                shelf
+                content
                     .manifests
                     .insert((repository(), name.to_owned()), manifest.clone());
             }
             for blob in offer.image.layers().iter().chain([offer.image.config()]) {
-                shelf
+                content
                     .blobs
                     .insert((repository(), blob.digest().to_owned()), blob.clone());
             }
-            shelf
+            content
                 .logins
                 .extend(offer.login.map(|login| (repository(), login.to_owned())));
         }
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let shelf = Arc::new(shelf);
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&shelf));
+        let content = Arc::new(content);
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&content));
         let task = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 crate::output::error(&format!("the registry ended: {error}"));
             }
         });
-        Ok(Self { address, shelf, task })
+        Ok(Self { address, content, task })
     }
 
     /// The digest behind a tag.
     pub(crate) fn digest(&self, repository: &str, tag: &str) -> Option<&str> {
-        self.shelf
+        self.content
             .manifests
             .get(&(repository.to_owned(), tag.to_owned()))
             .map(Blob::digest)
@@ -109,7 +109,7 @@ impl Drop for DemoRegistry {
 }
 
 /// `GET` and `HEAD` of `/v2/`, `/v2/<repository>/manifests/<reference>` and `/v2/<repository>/blobs/<digest>`.
-async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
+async fn answer(State(content): State<Arc<Content>>, request: Request) -> Response {
     let reads = [Method::GET, Method::HEAD].contains(request.method());
     let Some(path) = request.uri().path().strip_prefix("/v2/").filter(|_| reads) else {
         return refuse(StatusCode::NOT_FOUND, "UNSUPPORTED");
@@ -121,7 +121,7 @@ async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
     let (Some(name), Some(kind), Some(repository)) = (parts.next(), parts.next(), parts.next()) else {
         return refuse(StatusCode::NOT_FOUND, "NAME_UNKNOWN");
     };
-    if !shelf.is_open_for(repository, request.headers()) {
+    if !content.is_open_for(repository, request.headers()) {
         let mut answer = refuse(StatusCode::UNAUTHORIZED, "UNAUTHORIZED");
         answer.headers_mut().insert(
             header::WWW_AUTHENTICATE,
@@ -131,11 +131,11 @@ async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
     }
     let key = (repository.to_owned(), name.to_owned());
     match kind {
-        "manifests" => shelf
+        "manifests" => content
             .manifests
             .get(&key)
             .map_or_else(|| refuse(StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN"), whole),
-        "blobs" => shelf
+        "blobs" => content
             .blobs
             .get(&key)
             .map_or_else(|| refuse(StatusCode::NOT_FOUND, "BLOB_UNKNOWN"), slowly),
@@ -143,7 +143,7 @@ async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
     }
 }
 
-impl Shelf {
+impl Content {
     fn is_open_for(&self, repository: &str, headers: &HeaderMap) -> bool {
         let shown = headers
             .get(header::AUTHORIZATION)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use larder_model::ByteSize;
 
-use super::stage::Expected;
+use super::scenario::Expected;
 use crate::failure::Failure;
 use crate::job::{JobView, Phase};
 use crate::printable::{Printable, Tone};
@@ -19,12 +19,12 @@ const REASON: usize = 15;
 
 /// What became of one example.
 pub(crate) struct Outcome {
-    pub(crate) act: &'static str,
+    pub(crate) title: &'static str,
     pub(crate) expected: Expected,
     pub(crate) views: Vec<JobView>,
     pub(crate) took: Duration,
     /// The nodes have their images under all names that they should.
-    pub(crate) kept: bool,
+    pub(crate) names_present: bool,
 }
 
 impl Outcome {
@@ -53,7 +53,7 @@ impl Outcome {
     /// Phase, counts and reason, as the example should have them.
     fn as_expected(&self) -> bool {
         let Expected { phase, done, reason } = self.expected;
-        self.kept
+        self.names_present
             && self.phase() == phase
             && self.count(|view| view.succeeded) == done
             && self.reasons() == reason.unwrap_or_default()
@@ -74,7 +74,7 @@ fn row(outcome: &Outcome) -> Vec<Cell> {
         Cell::painted(Tone::Bad, "NO")
     };
     vec![
-        outcome.act.to_owned().into(),
+        outcome.title.to_owned().into(),
         outcome.phase().as_str().to_owned().into(),
         ok,
         format!(
@@ -89,7 +89,7 @@ fn row(outcome: &Outcome) -> Vec<Cell> {
     ]
 }
 
-/// What the sizes are: a layer that a node has already is not fetched again, and nobody counts what it saves.
+/// Explains the sizes: a layer that a node has already is not fetched again, and this saving is not measured.
 pub(crate) const SIZES: &str = "SIZE counts each pulled image whole, also the layers that a node had already.";
 
 /// A sentence for a good end, a failure for any other.
@@ -98,7 +98,7 @@ pub(crate) fn verdict(outcomes: &[Outcome], took: Duration) -> Result<String, Fa
     let wrong: Vec<&str> = outcomes
         .iter()
         .filter(|outcome| !outcome.as_expected())
-        .map(|outcome| outcome.act)
+        .map(|outcome| outcome.title)
         .collect();
     if wrong.is_empty() {
         let seconds = took.as_secs_f64();
@@ -119,7 +119,7 @@ mod tests {
     /// An example of which two nodes are done and one is not.
     fn outcome(expected: Expected) -> Outcome {
         Outcome {
-            act: "a missing tag",
+            title: "a missing tag",
             expected,
             views: vec![JobView {
                 desired: 3,
@@ -131,7 +131,7 @@ mod tests {
                 ..JobView::default()
             }],
             took: Duration::from_millis(1240),
-            kept: true,
+            names_present: true,
         }
     }
 
@@ -167,10 +167,10 @@ mod tests {
             ..JobView::default()
         };
         let widest = |phase| Outcome {
-            act: LONGEST,
+            title: LONGEST,
             views: vec![view(phase)],
             took: Duration::from_mins(1),
-            kept: true,
+            names_present: true,
             expected: RIGHT,
         };
         let text = table(&[widest(Phase::Complete), widest(Phase::Failed)]).to_string();
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_name_that_is_missing_is_a_failure() {
         let missing = Outcome {
-            kept: false,
+            names_present: false,
             ..outcome(RIGHT)
         };
         assert!(verdict(&[missing], Duration::ZERO).is_err());

@@ -11,7 +11,7 @@ use super::facts::{Facts, Seen};
 /// How many names are said; of the others, the number.
 const NAMED: usize = 5;
 
-/// Whether somebody has to do something.
+/// Whether something has to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {

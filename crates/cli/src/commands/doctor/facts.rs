@@ -126,7 +126,7 @@ pub(super) enum Binding {
     Denies,
 }
 
-/// What became of a status that the agents' account, without a node, would write.
+/// The result of a trial status write by the agents' account, without a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probe {
     NotTried,
@@ -141,6 +141,6 @@ pub(super) struct Rights {
     pub(super) controller: Seen<Vec<String>>,
     /// What the agents' account lacks.
     pub(super) agent: Seen<Vec<String>>,
-    /// What whoever asks lacks, and for which command.
+    /// The rights that the current user lacks, and for which command.
     pub(super) own: Seen<Vec<(String, &'static str)>>,
 }

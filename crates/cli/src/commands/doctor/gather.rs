@@ -55,7 +55,7 @@ async fn server(client: &Client) -> Result<Server, Failure> {
     let version = version
         .map_err(|_| Failure::unreachable(format!("{doing}: it does not answer; check --kubeconfig and --context")))?
         .map_err(|error| Failure::from_api(doing, &error))?;
-    // Anybody may ask for the version; whether we are let in shows only now.
+    // The version is public; whether the credentials are accepted shows only now.
     let served = timeout(REQUEST, client.list_core_api_versions()).await;
     if let Ok(Err(error)) = served {
         return Err(Failure::from_api(doing, &error));

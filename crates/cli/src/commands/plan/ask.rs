@@ -15,7 +15,7 @@ use larder_seal::{Binding, PublicKey, seal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::purse::Logins;
+use super::pull_secrets::Logins;
 use super::verdict::{Answer, Answers};
 use crate::failure::Failure;
 use crate::output;
@@ -23,13 +23,13 @@ use crate::output;
 /// Nodes that are written to at once.
 const AT_ONCE: usize = 16;
 
-/// How often a write is tried that somebody else's write made void.
+/// How often a write is tried that conflicts with another writer's.
 const TRIES: usize = 10;
 
 /// Longest time of one request.
 const REQUEST: Duration = Duration::from_secs(10);
 
-/// A question that nobody takes back, because this process was killed, goes this long after its answer.
+/// How long after its answer a question goes that was not taken back, because this process was killed.
 const TTL_SECONDS: i32 = 60;
 
 /// One image that a node is asked for.
@@ -104,7 +104,7 @@ async fn ask_and_wait(
     let mut answers = BTreeMap::new();
     tokio::select! {
         () = stop.cancelled() => {}
-        // Whoever has not answered by then is silent.
+        // A node without an answer by then counts as silent.
         waited = timeout(limit, wait(api, &asked, &mut answers)) => waited.unwrap_or(Ok(()))?,
     }
     Ok(answers)
@@ -188,8 +188,8 @@ fn ask(object: &NodeImage, spec: &mut NodeImageSpec, questions: &[Question]) -> 
     versions
 }
 
-/// The login of a question, for this node alone. A question is nobody's claim: it is bound to the NodeImage itself, as an
-/// entry that is written by hand.
+/// The login of a question, for this node alone. A question belongs to no job: its login is bound to the NodeImage itself, as
+/// that of an entry that is written by hand.
 fn sealed_for(object: &NodeImage, question: &Question) -> Option<SealedCredential> {
     let logins = &question.logins;
     let key = object.status.as_ref()?.agent.as_ref()?.public_key.as_deref()?;
@@ -263,7 +263,7 @@ async fn change(
             .map_err(late)?;
         match written {
             Ok(_) => return Ok(()),
-            // Its generation has moved on: somebody else wrote in between.
+            // The generation has moved on: another writer was faster.
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422 => {}
             Err(error) => return Err(failed(error)),
         }

@@ -1,7 +1,7 @@
 //! Whether a login may be sealed to an edge node.
 //!
-//! Where the policy on writers of NodeImage status accepts KubeEdge's CloudCore for all edge nodes, whoever holds CloudCore
-//! can publish a key for any of them. The controller sends such nodes no credentials, and neither do we.
+//! Where the policy on writers of NodeImage status accepts KubeEdge's CloudCore for all edge nodes, a compromised
+//! CloudCore can publish a key for any of them. The controller seals no credentials to such nodes, and neither does a plan.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::{Api, Client};
@@ -10,7 +10,7 @@ use larder_access::POLICY;
 /// The words in the policy's rule by which it accepts CloudCore.
 const ACCEPTS_CLOUD_CORE: &str = "variables.isCloudCore";
 
-/// Whether the keys of edge nodes can be trusted. Who may not read the policy trusts none.
+/// Whether the keys of edge nodes can be trusted. Without the right to read the policy, none is trusted.
 pub(super) async fn in_edge_nodes(client: &Client) -> bool {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     match policies.get_opt(POLICY).await {

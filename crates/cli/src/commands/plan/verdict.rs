@@ -9,7 +9,7 @@ use serde::Serialize;
 /// image by their own; this is for several images together.
 const GC_THRESHOLD: u8 = 85;
 
-/// What is said of a failure that nobody asked for just now.
+/// Added to a failure that was reported before this plan asked.
 const EARLIER: &str = "This is the answer to an earlier job that is still there; delete that job to ask the node anew.";
 
 /// One node. Field names are the output of `-o json`, on which scripts rely.
@@ -24,7 +24,7 @@ pub(super) struct Row {
     pub(super) reason: Option<String>,
     /// What the node said to it.
     #[serde(skip)]
-    pub(super) words: String,
+    pub(super) message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ pub(super) struct Answer {
     pub(super) bytes: Option<(u64, u64)>,
     /// Why a pull would fail.
     pub(super) trouble: Option<Reason>,
-    pub(super) words: String,
+    pub(super) message: String,
     /// It is the result of an order that the node had already, and not of this question.
     pub(super) earlier: bool,
 }
@@ -73,7 +73,7 @@ impl Answer {
         result.phase().is_final().then(|| Self {
             bytes: total.map(|total| (bytes(result.bytes_done).unwrap_or(0).min(total), total)),
             trouble: (result.phase() == Phase::Failed).then(|| result.reason().unwrap_or(Reason::Internal)),
-            words: result.message.clone().unwrap_or_default(),
+            message: result.message.clone().unwrap_or_default(),
             earlier: node.entry(name, tag).is_some_and(|entry| !entry.dry_run),
         })
     }
@@ -81,7 +81,7 @@ impl Answer {
 
 impl Row {
     /// A node that could not be asked.
-    pub(super) fn blocked(node: &str, reason: Reason, words: &str) -> Self {
+    pub(super) fn blocked(node: &str, reason: Reason, message: &str) -> Self {
         Self {
             node: node.to_owned(),
             verdict: Verdict::Unknown,
@@ -89,7 +89,7 @@ impl Row {
             bytes_present: None,
             bytes_free: None,
             reason: Some(reason.as_str().to_owned()),
-            words: words.to_owned(),
+            message: message.to_owned(),
         }
     }
 
@@ -113,9 +113,12 @@ pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, login_mis
     let missing: u64 = known().map(|(done, total)| total - done).sum();
     let all_known = known().count() == asked;
     let failing = answers.images.iter().find(|answer| answer.trouble.is_some());
-    let (trouble, words) = match failing {
-        Some(answer) if answer.earlier => (answer.trouble, format!("{} {EARLIER}", answer.words).trim().to_owned()),
-        Some(answer) => (answer.trouble, answer.words.clone()),
+    let (trouble, message) = match failing {
+        Some(answer) if answer.earlier => (
+            answer.trouble,
+            format!("{} {EARLIER}", answer.message).trim().to_owned(),
+        ),
+        Some(answer) => (answer.trouble, answer.message.clone()),
         None => match no_room_for_all(answers, missing) {
             Some(why) => (
                 Some(Reason::CheckFailed),
@@ -124,7 +127,7 @@ pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, login_mis
             None => (None, String::new()),
         },
     };
-    // What never got as far as the sizes would pull nobody knows how much.
+    // A question that failed before the sizes were read leaves the bytes to pull unknown.
     let unmeasured = answers
         .images
         .iter()
@@ -141,7 +144,7 @@ pub(super) fn row(node: &str, answers: Option<&Answers>, asked: usize, login_mis
         bytes_present: all_known.then(|| known().map(|(done, _)| done).sum()),
         bytes_free: answers.image_fs.map(|(_, free)| free),
         reason: trouble.map(|reason| reason.as_str().to_owned()),
-        words,
+        message,
     }
 }
 
@@ -175,12 +178,12 @@ mod tests {
         Answer {
             bytes: Some((done, total)),
             trouble,
-            words: String::new(),
+            message: String::new(),
             earlier: false,
         }
     }
 
-    /// What a node says that has failed at the image before, for a job or for nobody but the question.
+    /// A node that has failed at the image before, for a job or for the question itself.
     #[rstest]
     #[case::order(false, true)]
     #[case::question(true, false)]
@@ -189,15 +192,15 @@ mod tests {
             "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": "a"},
             "spec": {"images": {"nginx": {"tags": [{"tag": "1", "version": 1, "dryRun": dry_run, "pullPolicy": {"ttlSecondsAfterFinished": 9}}]}}},
             "status": {"imageStatuses": {"nginx": {"tags": [
-                {"tag": "1", "version": 1, "phase": "Failed", "reason": "Unreachable", "message": "Nobody answers."},
+                {"tag": "1", "version": 1, "phase": "Failed", "reason": "Unreachable", "message": "No answer."},
             ]}}},
         }))
         .unwrap();
         let answer = Answer::in_status(&node, "nginx", "1", 1).unwrap();
         let row = row("a", Some(&answers(&[answer])), 1, false);
         assert_eq!((row.verdict, row.bytes_to_pull), (Verdict::Fails, None));
-        assert!(row.words.starts_with("Nobody answers."), "{}", row.words);
-        assert_eq!(row.words.contains("delete that job"), earlier, "{}", row.words);
+        assert!(row.message.starts_with("No answer."), "{}", row.message);
+        assert_eq!(row.message.contains("delete that job"), earlier, "{}", row.message);
     }
 
     fn answers(images: &[Answer]) -> Answers {

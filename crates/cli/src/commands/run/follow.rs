@@ -12,7 +12,7 @@ use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use larder_model::ByteSize;
 use serde::de::DeserializeOwned;
 
-use super::nodes::{NodeRows, Wanted};
+use super::nodes::{Followed, NodeRows};
 use super::submit::Submitted;
 use crate::bars::{self, Bar, Bars};
 use crate::failure::{Failure, chain};
@@ -20,8 +20,8 @@ use crate::job::{JobView, Phase};
 use crate::output;
 use crate::printable::Tone;
 
-/// How long a job may stay as it was created before somebody is told. A controller takes less than a second.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a job may stay without a status before this is reported. A controller takes less than a second.
+const UNCLAIMED_LIMIT: Duration = Duration::from_secs(10);
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) async fn until_finished(
     if detail != Detail::Nodes {
         return all.await;
     }
-    let mut rows = NodeRows::new(client, Wanted::Jobs(jobs.to_vec()), bars.as_ref(), whole);
+    let mut rows = NodeRows::new(client, Followed::Jobs(jobs.to_vec()), bars.as_ref(), whole);
     let views = tokio::select! {
         views = all => views,
         never = rows.follow() => match never {},
@@ -95,7 +95,7 @@ where
     for<'a> JobView: From<&'a K>,
 {
     let config = watcher::Config::default().fields(&format!("metadata.name={}", job.name));
-    // The link may be bad: the watcher tries again, ever more rarely, and the jobs go on meanwhile.
+    // The connection may be bad: the watcher tries again, ever more rarely, and the jobs go on meanwhile.
     until_end(watcher(api, config).default_backoff().boxed(), job, &mut display).await
 }
 
@@ -107,16 +107,16 @@ async fn until_end<K>(
 where
     for<'a> JobView: From<&'a K>,
 {
-    let mut patience = pin!(tokio::time::sleep(PATIENCE));
+    let mut unclaimed = pin!(tokio::time::sleep(UNCLAIMED_LIMIT));
     let mut untouched = true;
     let mut seen = false;
     let deleted = || Failure::bad(format!("{} {} was deleted before it ended", job.kind, job.name));
     loop {
         let event = tokio::select! {
             event = events.try_next() => event,
-            () = &mut patience, if untouched => {
+            () = &mut unclaimed, if untouched => {
                 untouched = false;
-                display.nobody_looks(job);
+                display.no_controller(job);
                 continue;
             }
         };
@@ -131,7 +131,7 @@ where
                 }
             }
             Ok(Some(watcher::Event::Delete(_))) => return Err(deleted()),
-            // A list without it: it went while the link was down, or before we looked.
+            // A list without it: it was deleted while the connection was down, or before the first list.
             Ok(Some(watcher::Event::InitDone)) if !seen => return Err(deleted()),
             Ok(Some(watcher::Event::Init)) => seen = false,
             Ok(Some(watcher::Event::InitDone)) => {}
@@ -176,7 +176,7 @@ impl Display {
     }
 
     /// The job is as it was created.
-    fn nobody_looks(&mut self, job: &Submitted) {
+    fn no_controller(&mut self, job: &Submitted) {
         match self {
             Self::Nothing => {}
             Self::Bar { bar, .. } => bar.say("no controller looks at it"),
@@ -185,7 +185,7 @@ impl Display {
                     "{}/{}: no controller has looked at it for {} s; check that one runs and serves this kind",
                     job.kind.to_ascii_lowercase(),
                     job.name,
-                    PATIENCE.as_secs()
+                    UNCLAIMED_LIMIT.as_secs()
                 );
                 output::line(&line);
                 *last = Some(line);
@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nobody_looks(
+    #[case::no_controller(
         None,
         "imagepulljob/web: no controller has looked at it for 10 s; check that one runs and serves this kind"
     )]
-    #[case::somebody_looked(Some(ImagePullJobStatus { desired: 3, ..ImagePullJobStatus::default() }), "imagepulljob/web: Running, 0/3 done, 0 failed")]
+    #[case::controller_runs(Some(ImagePullJobStatus { desired: 3, ..ImagePullJobStatus::default() }), "imagepulljob/web: Running, 0/3 done, 0 failed")]
     #[tokio::test(start_paused = true)]
-    async fn a_job_that_nobody_looks_at(#[case] status: Option<ImagePullJobStatus>, #[case] says: &str) {
+    async fn a_job_without_a_controller(#[case] status: Option<ImagePullJobStatus>, #[case] says: &str) {
         let mut object = ImagePullJob::new("web", ImagePullJobSpec::default());
         object.status = status;
         let job = Submitted {
@@ -284,7 +284,7 @@ mod tests {
         let mut display = Display::Lines { last: None };
         let end = until_end(events, &job, &mut display);
         assert!(
-            tokio::time::timeout(PATIENCE * 2, end).await.is_err(),
+            tokio::time::timeout(UNCLAIMED_LIMIT * 2, end).await.is_err(),
             "it does not end"
         );
         assert!(matches!(&display, Display::Lines { last: Some(last) } if last == says));

@@ -18,20 +18,20 @@ use crate::output;
 use crate::printable::Tone;
 
 /// Whose entries are followed.
-pub(crate) enum Wanted {
+pub(crate) enum Followed {
     /// Those of these jobs, or of the children of these lists.
     Jobs(Vec<Submitted>),
     /// This image's, written by hand.
     Image(ImageRef),
 }
 
-impl Wanted {
+impl Followed {
     fn is_for(&self, name: &str, entry: &ImageTagSpec) -> bool {
         match self {
-            Wanted::Jobs(jobs) => jobs
+            Followed::Jobs(jobs) => jobs
                 .iter()
                 .any(|job| entry.owner_references.iter().any(|owner| belongs(owner, job))),
-            Wanted::Image(image) => image.name() == name && image.tag_text() == entry.tag,
+            Followed::Image(image) => image.name() == name && image.tag_text() == entry.tag,
         }
     }
 }
@@ -47,9 +47,9 @@ fn belongs(owner: &ObjectReference, job: &Submitted) -> bool {
         }
 }
 
-/// Where one node stands with all that is wanted of it.
+/// Where one node stands with all that is followed of it.
 #[derive(Clone, Debug, PartialEq)]
-struct Standing {
+struct NodeProgress {
     phase: Phase,
     done: i64,
     total: i64,
@@ -60,8 +60,8 @@ struct Standing {
     reason: Option<String>,
 }
 
-impl Standing {
-    fn of(node: &NodeImage, wanted: &Wanted) -> Option<Self> {
+impl NodeProgress {
+    fn of(node: &NodeImage, followed: &Followed) -> Option<Self> {
         let mut entries = 0_u32;
         let mut sum = Self {
             phase: Phase::Succeeded,
@@ -72,7 +72,7 @@ impl Standing {
             reason: None,
         };
         for (name, image) in &node.spec.images {
-            for entry in image.tags.iter().filter(|entry| wanted.is_for(name, entry)) {
+            for entry in image.tags.iter().filter(|entry| followed.is_for(name, entry)) {
                 entries += 1;
                 let result = node.result(name, &entry.tag);
                 sum.add(result.filter(|result| entry.version <= result.version()));
@@ -128,7 +128,7 @@ impl Standing {
 /// The nodes, as they are shown.
 pub(crate) struct NodeRows<'a> {
     api: Api<NodeImage>,
-    wanted: Wanted,
+    followed: Followed,
     bars: Option<&'a Bars>,
     /// Bars above these.
     above: usize,
@@ -138,7 +138,7 @@ pub(crate) struct NodeRows<'a> {
 }
 
 struct Row {
-    standing: Standing,
+    progress: NodeProgress,
     shown: Shown,
 }
 
@@ -148,14 +148,14 @@ enum Shown {
 }
 
 impl<'a> NodeRows<'a> {
-    pub(crate) fn new(client: &Client, wanted: Wanted, bars: Option<&'a Bars>, whole: Option<Bar>) -> Self {
-        let above = match &wanted {
-            Wanted::Jobs(jobs) => jobs.len(),
-            Wanted::Image(_) => 0,
+    pub(crate) fn new(client: &Client, followed: Followed, bars: Option<&'a Bars>, whole: Option<Bar>) -> Self {
+        let above = match &followed {
+            Followed::Jobs(jobs) => jobs.len(),
+            Followed::Image(_) => 0,
         };
         Self {
             api: Api::all(client.clone()),
-            wanted,
+            followed,
             bars,
             above,
             whole,
@@ -163,7 +163,7 @@ impl<'a> NodeRows<'a> {
         }
     }
 
-    /// Shows every change, until nobody wants to know any more.
+    /// Shows every change, until it is dropped.
     pub(crate) async fn follow(&mut self) -> Infallible {
         loop {
             let mut objects = watcher(self.api.clone(), watcher::Config::default())
@@ -186,29 +186,29 @@ impl<'a> NodeRows<'a> {
         }
         for row in self.rows.values() {
             if let Shown::Bar(bar) = &row.shown {
-                bar.finish(tone(&row.standing));
+                bar.finish(tone(&row.progress));
             }
         }
     }
 
     fn show(&mut self, object: &NodeImage) {
-        let Some(standing) = Standing::of(object, &self.wanted) else {
+        let Some(progress) = NodeProgress::of(object, &self.followed) else {
             return;
         };
         let name = object.metadata.name.clone().unwrap_or_default();
         let above = self.above + self.rows.range(..name.clone()).count();
         let row = self.rows.entry(name).or_insert_with_key(|name| Row {
-            standing: standing.clone(),
+            progress: progress.clone(),
             shown: match self.bars {
                 Some(bars) => Shown::Bar(bars.insert(above, &format!("    {name}"))),
                 None => Shown::Line(String::new()),
             },
         });
         match &mut row.shown {
-            Shown::Bar(bar) => bar.set(standing.part, &standing.text()),
-            Shown::Line(last) if standing.phase.is_final() => {
+            Shown::Bar(bar) => bar.set(progress.part, &progress.text()),
+            Shown::Line(last) if progress.phase.is_final() => {
                 let name = object.metadata.name.as_deref().unwrap_or_default();
-                let line = format!("  {name}: {}, {}", standing.phase, standing.text());
+                let line = format!("  {name}: {}, {}", progress.phase, progress.text());
                 if *last != line {
                     output::line(&line);
                     *last = line;
@@ -216,17 +216,17 @@ impl<'a> NodeRows<'a> {
             }
             Shown::Line(_) => {}
         }
-        row.standing = standing;
+        row.progress = progress;
         if let Some(whole) = &self.whole {
-            let parts: f64 = self.rows.values().map(|row| row.standing.part).sum();
+            let parts: f64 = self.rows.values().map(|row| row.progress.part).sum();
             #[expect(clippy::cast_precision_loss, reason = "a bar has a few dozen characters")]
             whole.move_to(parts / self.rows.len() as f64);
         }
     }
 }
 
-fn tone(standing: &Standing) -> Tone {
-    if standing.phase == Phase::Failed {
+fn tone(progress: &NodeProgress) -> Tone {
+    if progress.phase == Phase::Failed {
         Tone::Bad
     } else {
         Tone::Good
@@ -252,8 +252,8 @@ mod tests {
         .unwrap()
     }
 
-    fn job(kind: &str, name: &str) -> Wanted {
-        Wanted::Jobs(vec![Submitted {
+    fn job(kind: &str, name: &str) -> Followed {
+        Followed::Jobs(vec![Submitted {
             kind: kind.into(),
             namespace: Some("default".into()),
             name: name.into(),
@@ -279,16 +279,19 @@ mod tests {
         #[case] text: &str,
         #[case] part: f64,
     ) {
-        let standing = Standing::of(&node(&results), &job("ImageListPullJob", "web")).unwrap();
-        assert_eq!((standing.phase, standing.text().as_str()), (phase, text));
-        assert!((standing.part - part).abs() < 1e-9, "{standing:?}");
+        let progress = NodeProgress::of(&node(&results), &job("ImageListPullJob", "web")).unwrap();
+        assert_eq!((progress.phase, progress.text().as_str()), (phase, text));
+        assert!((progress.part - part).abs() < 1e-9, "{progress:?}");
     }
 
     #[test]
     fn nodes_without_an_entry_are_not_shown() {
-        assert_eq!(Standing::of(&node(&json!([])), &job("ImagePullJob", "web")), None);
-        assert_eq!(Standing::of(&node(&json!([])), &job("ImageListPullJob", "we")), None);
+        assert_eq!(NodeProgress::of(&node(&json!([])), &job("ImagePullJob", "web")), None);
+        assert_eq!(
+            NodeProgress::of(&node(&json!([])), &job("ImageListPullJob", "we")),
+            None
+        );
         let image = ImageRef::parse("nginx:1").unwrap();
-        assert!(Standing::of(&node(&json!([])), &Wanted::Image(image)).is_some());
+        assert!(NodeProgress::of(&node(&json!([])), &Followed::Image(image)).is_some());
     }
 }

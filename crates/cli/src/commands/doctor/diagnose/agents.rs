@@ -82,7 +82,7 @@ fn silent(facts: &Facts, nodes: &[&Node]) -> Vec<Finding> {
 /// Why an agent does not speak.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Silence {
-    /// It never has spoken; nobody can see its pod.
+    /// It never has spoken, and its pod cannot be seen.
     Unheard,
     /// It never has, and there is no pod that could.
     NoPod,
@@ -175,7 +175,7 @@ fn without_key(nodes: &[&Node]) -> Option<Finding> {
     Some(Finding::problem(says, advice).on(&without))
 }
 
-/// Agents that are not of the controller's version; where nobody knows that one, not of the most frequent.
+/// Agents that are not of the controller's version; where that one is unknown, not of the most frequent.
 fn skewed(facts: &Facts, nodes: &[&Node]) -> Option<Finding> {
     let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
     for version in nodes.iter().filter_map(|node| node.agent.as_ref()?.version.as_deref()) {

@@ -22,7 +22,7 @@ pub(super) struct Place {
     pub(super) accounts: Accounts,
 }
 
-/// The installation to look at. Whoever may not list Deployments is taken to the usual one.
+/// The installation to look at. Without the right to list Deployments it is the usual one.
 pub(super) async fn find(client: &Client, given: Option<&str>) -> Place {
     let deployments: Api<Deployment> = Api::all(client.clone());
     let labelled = ListParams::default().labels(CONTROLLERS);

@@ -1,5 +1,5 @@
 //! Who may do what, as the API server judges it: the controller's and the agents' accounts by the rules that they are
-//! installed with, and whoever asks.
+//! installed with, and the current user.
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
@@ -87,7 +87,7 @@ async fn lacking(client: &Client, namespace: &str, role: &str, account: &str) ->
     Ok(lacks)
 }
 
-/// What whoever asks lacks. Each command is named once.
+/// The rights that the current user lacks. Each command is named once.
 async fn own(client: &Client) -> Seen<Vec<(String, &'static str)>> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let namespace = client.default_namespace().to_owned();

@@ -170,7 +170,7 @@ async fn probe(client: &Client, node: &str, namespace: &str, accounts: &Accounts
     match client.request::<NodeImage>(request).await {
         Ok(_) => Probe::Accepted,
         Err(kube::Error::Api(status)) if status.message.contains(POLICY) => Probe::Refused,
-        // Whoever asks may not impersonate the account, or the account may write no status.
+        // The current user may not impersonate the account, or the account may write no status.
         Err(_) => Probe::NotTried,
     }
 }

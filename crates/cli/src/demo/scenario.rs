@@ -1,4 +1,4 @@
-//! What the demonstration shows: images, nodes and, act by act, the examples of `deploy/examples` with the ends that they
+//! What the demonstration shows: images, nodes and the examples, most of them from `deploy/examples`, with the ends that they
 //! should have.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const LOGIN: &str = "dGlnZXI6cGFzczEyMzQ=";
 const MIB: usize = 1024 * 1024;
 
 /// One example.
-pub(crate) struct Act {
+pub(crate) struct Example {
     pub(crate) title: &'static str,
     pub(crate) says: &'static str,
     /// What a person would type or read.
@@ -40,11 +40,11 @@ pub(crate) struct Act {
     pub(crate) documents: Vec<Document>,
     pub(crate) ending: Ending,
     /// Under which names nodes shall have an image afterwards.
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) names: Vec<ExpectedNames>,
 }
 
 /// Under which names a node shall have an image.
-pub(crate) struct Kept {
+pub(crate) struct ExpectedNames {
     pub(crate) node: &'static str,
     pub(crate) names: &'static [&'static str],
 }
@@ -151,101 +151,123 @@ pub(crate) async fn prepare(client: &Client) -> Result<(), Failure> {
         .map(drop)
 }
 
+/// The name of a file in `deploy/examples`, and its text.
+macro_rules! example_file {
+    ($path:literal) => {
+        (
+            concat!("deploy/examples/", $path),
+            include_str!(concat!("../../../../deploy/examples/", $path)),
+        )
+    };
+}
+
 /// The examples, in order.
-pub(crate) fn acts(registry: &DemoRegistry) -> Vec<Act> {
+pub(crate) fn examples(registry: &DemoRegistry) -> Vec<Example> {
     let digest = registry.digest("models/large", "v1").unwrap_or_default();
-    let job = |name: &str, spec: Value| {
-        vec![document(json!({
-            "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob", "metadata": { "name": name }, "spec": spec,
-        }))]
-    };
-    let complete = |done| {
-        Ending::Job(Expected {
-            phase: Phase::Complete,
-            done,
-            reason: None,
-        })
-    };
+    let regions = from_file(
+        "two regions",
+        "KubeEdge's job: a registry for each region, one name on all nodes",
+        example_file!("kubeedge/imageprepulljob-by-region.yaml"),
+        3,
+    );
     vec![
-        Act {
-            title: "two nodes by name",
-            says: "One image onto two nodes that are named",
-            how: "deploy/examples/kruise/imagepulljob-by-name.yaml",
-            documents: example(include_str!(
-                "../../../../deploy/examples/kruise/imagepulljob-by-name.yaml"
-            )),
-            ending: complete(2),
-            kept: Vec::new(),
+        from_file(
+            "two nodes by name",
+            "One image onto two nodes that are named",
+            example_file!("kruise/imagepulljob-by-name.yaml"),
+            2,
+        ),
+        from_file(
+            "a list by label",
+            "Two images onto all nodes with a label; one is there already",
+            example_file!("kruise/imagelistpulljob-by-label.yaml"),
+            2,
+        ),
+        from_file(
+            "private registry",
+            "A private image onto all nodes, the login sealed to each",
+            example_file!("kruise/imagepulljob-private-registry.yaml"),
+            3,
+        ),
+        Example {
+            names: ["node-1", "node-2", "node-3"].map(till_on).into(),
+            ..regions
         },
-        Act {
-            title: "a list by label",
-            says: "Two images onto all nodes with a label; one is there already",
-            how: "deploy/examples/kruise/imagelistpulljob-by-label.yaml",
-            documents: example(include_str!(
-                "../../../../deploy/examples/kruise/imagelistpulljob-by-label.yaml"
-            )),
-            ending: complete(2),
-            kept: Vec::new(),
-        },
-        Act {
-            title: "private registry",
-            says: "A private image onto all nodes, the login sealed to each",
-            how: "deploy/examples/kruise/imagepulljob-private-registry.yaml",
-            documents: example(include_str!(
-                "../../../../deploy/examples/kruise/imagepulljob-private-registry.yaml"
-            )),
-            ending: complete(3),
-            kept: Vec::new(),
-        },
-        Act {
-            title: "two regions",
-            says: "KubeEdge's job: a registry for each region, one name on all nodes",
-            how: "deploy/examples/kubeedge/imageprepulljob-by-region.yaml",
-            documents: example(include_str!(
-                "../../../../deploy/examples/kubeedge/imageprepulljob-by-region.yaml"
-            )),
-            ending: complete(3),
-            kept: ["node-1", "node-2", "node-3"].map(till_on).into(),
-        },
-        Act {
-            title: "by digest",
-            says: "An image by digest, onto all nodes at once",
-            how: "image: registry.example/models/large@sha256:…, parallelism: 3",
-            documents: job(
-                "model",
-                json!({ "image": format!("registry.example/models/large@{digest}"), "parallelism": 3 }),
-            ),
-            ending: complete(3),
-            kept: Vec::new(),
-        },
-        Act {
-            title: "a missing tag",
-            says: "A tag that does not exist: must fail, at once, with the reason",
-            how: "image: nginx:1.9.l, parallelism: 3",
-            documents: job("typo", json!({ "image": "nginx:1.9.l", "parallelism": 3 })),
-            ending: Ending::Job(Expected {
-                phase: Phase::Failed,
-                done: 0,
-                reason: Some("NotFound"),
-            }),
-            kept: Vec::new(),
-        },
-        Act {
-            title: "by hand, one node",
-            says: "An entry written by hand into one node's NodeImage",
-            how: "kubectl patch nodeimage node-3 --type=merge -p …",
-            documents: Vec::new(),
-            ending: Ending::Entry {
-                node: "node-3",
-                image: "ubuntu:latest",
-            },
-            kept: Vec::new(),
-        },
+        by_digest(digest),
+        missing_tag(),
+        by_hand(),
     ]
 }
 
-fn till_on(node: &'static str) -> Kept {
-    Kept {
+/// An example of the repository that completes with so many done.
+fn from_file(title: &'static str, says: &'static str, (how, text): (&'static str, &'static str), done: i32) -> Example {
+    Example {
+        title,
+        says,
+        how,
+        documents: parsed(text),
+        ending: complete(done),
+        names: Vec::new(),
+    }
+}
+
+fn by_digest(digest: &str) -> Example {
+    let image = format!("registry.example/models/large@{digest}");
+    Example {
+        title: "by digest",
+        says: "An image by digest, onto all nodes at once",
+        how: "image: registry.example/models/large@sha256:…, parallelism: 3",
+        documents: job("model", &json!({ "image": image, "parallelism": 3 })),
+        ending: complete(3),
+        names: Vec::new(),
+    }
+}
+
+fn missing_tag() -> Example {
+    Example {
+        title: "a missing tag",
+        says: "A tag that does not exist: must fail, at once, with the reason",
+        how: "image: nginx:1.9.l, parallelism: 3",
+        documents: job("typo", &json!({ "image": "nginx:1.9.l", "parallelism": 3 })),
+        ending: Ending::Job(Expected {
+            phase: Phase::Failed,
+            done: 0,
+            reason: Some("NotFound"),
+        }),
+        names: Vec::new(),
+    }
+}
+
+fn by_hand() -> Example {
+    Example {
+        title: "by hand, one node",
+        says: "An entry written by hand into one node's NodeImage",
+        how: "kubectl patch nodeimage node-3 --type=merge -p …",
+        documents: Vec::new(),
+        ending: Ending::Entry {
+            node: "node-3",
+            image: "ubuntu:latest",
+        },
+        names: Vec::new(),
+    }
+}
+
+fn complete(done: i32) -> Ending {
+    Ending::Job(Expected {
+        phase: Phase::Complete,
+        done,
+        reason: None,
+    })
+}
+
+fn job(name: &str, spec: &Value) -> Vec<Document> {
+    vec![document(json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob", "metadata": { "name": name }, "spec": spec,
+    }))]
+}
+
+fn till_on(node: &'static str) -> ExpectedNames {
+    ExpectedNames {
         node,
         names: if node == "node-1" {
             &[TILL]
@@ -263,7 +285,7 @@ fn document(object: Value) -> Document {
 }
 
 /// The examples are part of the program and are read by its tests; one that cannot be read would be empty here.
-fn example(text: &str) -> Vec<Document> {
+fn parsed(text: &str) -> Vec<Document> {
     manifest::parse("example", text).unwrap_or_default()
 }
 
@@ -275,10 +297,10 @@ mod tests {
     #[tokio::test]
     async fn every_example_can_be_read_and_has_its_image() {
         let registry = DemoRegistry::start(images()).await.unwrap();
-        for act in acts(&registry) {
-            let by_hand = matches!(act.ending, Ending::Entry { .. });
-            assert_eq!(act.documents.is_empty(), by_hand, "{}", act.title);
-            assert!(act.title.len() <= summary::TITLE, "{}", act.title);
+        for example in examples(&registry) {
+            let by_hand = matches!(example.ending, Ending::Entry { .. });
+            assert_eq!(example.documents.is_empty(), by_hand, "{}", example.title);
+            assert!(example.title.len() <= summary::TITLE, "{}", example.title);
         }
         assert!(registry.digest("models/large", "v1").unwrap().starts_with("sha256:"));
     }

@@ -1,5 +1,5 @@
-//! The logins that jobs bring, read from their Secrets with the rights of whoever asks. They leave this process only sealed
-//! to one node, for one question.
+//! The logins of a plan's jobs, read from their Secrets with the rights of the kubeconfig's user. They leave this process only
+//! sealed to one node, for one question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,13 @@ use larder_seal::Login;
 /// Secrets that are read at once.
 const AT_ONCE: usize = 8;
 
-/// What the Secrets gave.
+/// The Secrets that were read.
 #[derive(Default)]
-pub(super) struct Purse {
-    held: BTreeMap<SecretRef, Held>,
+pub(super) struct PullSecrets {
+    states: BTreeMap<SecretRef, SecretState>,
 }
 
-enum Held {
+enum SecretState {
     /// Credentials, and which state of the Secret they come from.
     Entries {
         source: String,
@@ -45,7 +45,7 @@ pub(super) struct Logins {
 }
 
 impl Logins {
-    /// The same, for somebody who may not have them.
+    /// The same without the logins, for a node that may not have them.
     pub(super) fn withheld(self) -> Self {
         Self {
             incomplete: self.incomplete || !self.all.is_empty(),
@@ -54,23 +54,23 @@ impl Logins {
     }
 }
 
-impl Purse {
+impl PullSecrets {
     /// Reads these Secrets, once each. One that cannot be read does not stop the others.
-    pub(super) async fn open(client: &Client, names: BTreeSet<SecretRef>) -> Self {
+    pub(super) async fn read(client: &Client, names: BTreeSet<SecretRef>) -> Self {
         let read = |name: SecretRef| {
             let secrets: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
             async move {
-                let held = match secrets.get_opt(&name.name).await {
-                    Ok(Some(secret)) => held(&secret),
-                    Ok(None) => Held::Missing,
-                    Err(kube::Error::Api(status)) => Held::Refused(status.message.clone()),
-                    Err(error) => Held::Refused(error.to_string()),
+                let state = match secrets.get_opt(&name.name).await {
+                    Ok(Some(secret)) => state_of(&secret),
+                    Ok(None) => SecretState::Missing,
+                    Err(kube::Error::Api(status)) => SecretState::Refused(status.message.clone()),
+                    Err(error) => SecretState::Refused(error.to_string()),
                 };
-                (name, held)
+                (name, state)
             }
         };
         Self {
-            held: stream::iter(names).map(read).buffer_unordered(AT_ONCE).collect().await,
+            states: stream::iter(names).map(read).buffer_unordered(AT_ONCE).collect().await,
         }
     }
 
@@ -80,12 +80,14 @@ impl Purse {
         let mut found = Logins::default();
         let mut sources = Vec::new();
         for secret in secrets {
-            match self.held.get(secret) {
-                Some(Held::Entries { source, entries }) => {
+            match self.states.get(secret) {
+                Some(SecretState::Entries { source, entries }) => {
                     keyring.extend(entries.clone());
                     sources.push(source.as_str());
                 }
-                Some(Held::Missing | Held::Unreadable | Held::Refused(_)) | None => found.incomplete = true,
+                Some(SecretState::Missing | SecretState::Unreadable | SecretState::Refused(_)) | None => {
+                    found.incomplete = true;
+                }
             }
         }
         let login = |credential: Credential| Login {
@@ -99,28 +101,28 @@ impl Purse {
     }
 
     /// A sentence for each Secret that could not be used.
-    pub(super) fn complaints(&self) -> Vec<String> {
-        let complaint = |(name, held): (&SecretRef, &Held)| match held {
-            Held::Entries { .. } => None,
-            Held::Missing => Some(format!("The Secret {name} does not exist; the job would wait for it.")),
-            Held::Unreadable => Some(format!(
+    pub(super) fn problems(&self) -> Vec<String> {
+        let problem = |(name, state): (&SecretRef, &SecretState)| match state {
+            SecretState::Entries { .. } => None,
+            SecretState::Missing => Some(format!("The Secret {name} does not exist; the job would wait for it.")),
+            SecretState::Unreadable => Some(format!(
                 "The Secret {name} holds no docker configuration; the job would wait until it does."
             )),
-            Held::Refused(why) => Some(format!(
+            SecretState::Refused(why) => Some(format!(
                 "The nodes were asked without the login of the Secret {name}, which cannot be read: {}.",
                 why.trim_end_matches('.')
             )),
         };
-        self.held.iter().filter_map(complaint).collect()
+        self.states.iter().filter_map(problem).collect()
     }
 }
 
 /// Credentials of a Secret of either docker type.
-fn held(secret: &Secret) -> Held {
+fn state_of(secret: &Secret) -> SecretState {
     let data = |key: &str| Some(secret.data.as_ref()?.get(key)?.0.as_slice());
     match DockerConfig::from_secret(data) {
-        None => Held::Unreadable,
-        Some(config) => Held::Entries {
+        None => SecretState::Unreadable,
+        Some(config) => SecretState::Entries {
             source: format!(
                 "{}@{}",
                 secret.uid().unwrap_or_default(),
@@ -136,13 +138,13 @@ pub(super) mod tests {
     use super::*;
     use serde_json::json;
 
-    pub(in crate::commands::plan) fn purse(name: &str, secret: Option<serde_json::Value>) -> Purse {
-        let held = match secret {
-            None => Held::Missing,
-            Some(secret) => held(&serde_json::from_value(secret).unwrap()),
+    pub(in crate::commands::plan) fn pull_secrets(name: &str, secret: Option<serde_json::Value>) -> PullSecrets {
+        let state = match secret {
+            None => SecretState::Missing,
+            Some(secret) => state_of(&serde_json::from_value(secret).unwrap()),
         };
-        Purse {
-            held: [(SecretRef::parse(name).unwrap(), held)].into(),
+        PullSecrets {
+            states: [(SecretRef::parse(name).unwrap(), state)].into(),
         }
     }
 
@@ -161,24 +163,24 @@ pub(super) mod tests {
 
     #[test]
     fn only_what_fits_the_image_is_taken() {
-        let purse = purse("default/s", Some(login_for("registry.example")));
-        let found = purse.for_image(&ImageRef::parse("registry.example/a:1").unwrap(), &names());
+        let pull_secrets = pull_secrets("default/s", Some(login_for("registry.example")));
+        let found = pull_secrets.for_image(&ImageRef::parse("registry.example/a:1").unwrap(), &names());
         assert_eq!((found.all.len(), found.source.as_str()), (1, "u@7"));
         assert!(!found.incomplete);
         let withheld = found.withheld();
         assert!(withheld.all.is_empty() && withheld.incomplete);
-        let other = purse.for_image(&ImageRef::parse("nginx:1").unwrap(), &names());
+        let other = pull_secrets.for_image(&ImageRef::parse("nginx:1").unwrap(), &names());
         assert!(other.all.is_empty());
-        assert!(purse.complaints().is_empty());
+        assert!(pull_secrets.problems().is_empty());
     }
 
     #[test]
     fn what_is_missing_is_said() {
-        let purse = purse("default/s", None);
-        let found = purse.for_image(&ImageRef::parse("nginx:1").unwrap(), &names());
+        let pull_secrets = pull_secrets("default/s", None);
+        let found = pull_secrets.for_image(&ImageRef::parse("nginx:1").unwrap(), &names());
         assert!(found.incomplete && found.all.is_empty());
         assert_eq!(
-            purse.complaints(),
+            pull_secrets.problems(),
             ["The Secret default/s does not exist; the job would wait for it."]
         );
     }

@@ -18,11 +18,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The folders of all nodes.
-pub(super) struct Shelves {
+pub(super) struct ImageStores {
     nodes: PathBuf,
 }
 
-impl Shelves {
+impl ImageStores {
     /// Those of this data folder.
     pub(super) fn of(data: &Path) -> Self {
         Self {
@@ -71,8 +71,8 @@ mod tests {
         std::fs::create_dir_all(&images).unwrap();
         let index = json!({ "manifests": [{ "annotations": { NAME: "a/b:1" } }, {}] });
         std::fs::write(images.join("index.json"), index.to_string()).unwrap();
-        let shelves = Shelves::of(folder.path());
-        assert_eq!(shelves.names("node-1", &["a/b:1", "c/b:1"]).await, ["a/b:1"]);
-        assert!(shelves.names("node-2", &["a/b:1"]).await.is_empty());
+        let stores = ImageStores::of(folder.path());
+        assert_eq!(stores.names("node-1", &["a/b:1", "c/b:1"]).await, ["a/b:1"]);
+        assert!(stores.names("node-2", &["a/b:1"]).await.is_empty());
     }
 }

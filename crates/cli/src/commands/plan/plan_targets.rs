@@ -1,4 +1,5 @@
-//! What jobs want of each node: which images, with which Secrets, after which checks; and who cannot be asked, and why.
+//! What the jobs of a plan target: on each node which images, with which Secrets and checks; and which nodes cannot be
+//! asked, and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +21,16 @@ pub(super) enum Job {
 
 /// One image on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct TargetImage {
     pub(super) image: ImageRef,
     pub(super) secrets: BTreeSet<SecretRef>,
     pub(super) checks: Vec<String>,
 }
 
-/// What the jobs want of one node.
+/// What the jobs target on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wish {
-    pub(super) images: Vec<Wanted>,
+pub(super) struct NodeTarget {
+    pub(super) images: Vec<TargetImage>,
     /// Why the node cannot be asked.
     pub(super) blocked: Option<Blocked>,
 }
@@ -38,43 +39,43 @@ pub(super) struct Wish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Blocked {
     pub(super) reason: Reason,
-    pub(super) words: String,
+    pub(super) message: String,
 }
 
 impl Blocked {
     fn by(reason: Reason) -> Self {
         Self {
             reason,
-            words: reason.advice().to_owned(),
+            message: reason.advice().to_owned(),
         }
     }
 }
 
-/// What the jobs want.
+/// Everything that the jobs target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct PlanTargets {
     /// Each once, in the order of the jobs.
     pub(super) images: Vec<ImageRef>,
-    pub(super) nodes: BTreeMap<String, Wish>,
+    pub(super) nodes: BTreeMap<String, NodeTarget>,
 }
 
-impl Wishes {
-    /// What all these jobs want of this fleet.
+impl PlanTargets {
+    /// The targets of these jobs among these nodes.
     pub(super) async fn of(fleet: &Fleet, jobs: &[Job], now: Timestamp) -> Result<Self, Failure> {
-        let mut wishes = Self::default();
+        let mut targets = Self::default();
         for job in jobs {
             match job {
-                Job::Pull(job) => wishes.add_pull(fleet, job, now).await?,
-                Job::PrePull(job) => wishes.add_pre_pull(fleet, job)?,
+                Job::Pull(job) => targets.add_pull(fleet, job, now).await?,
+                Job::PrePull(job) => targets.add_pre_pull(fleet, job)?,
             }
         }
-        Ok(wishes)
+        Ok(targets)
     }
 
     /// All Secrets that the jobs name.
     pub(super) fn secrets(&self) -> BTreeSet<SecretRef> {
-        let images = self.nodes.values().flat_map(|wish| &wish.images);
-        images.flat_map(|wanted| wanted.secrets.iter().cloned()).collect()
+        let images = self.nodes.values().flat_map(|target| &target.images);
+        images.flat_map(|image| image.secrets.iter().cloned()).collect()
     }
 
     async fn add_pull(&mut self, fleet: &Fleet, job: &ImagePullJob, now: Timestamp) -> Result<(), Failure> {
@@ -86,16 +87,16 @@ impl Wishes {
             .collect();
         let objects = fleet.objects_for(job).await?;
         let found = explain::nodes(job, objects, now).map_err(|refused| Failure::wrong(refused.to_string()))?;
-        self.name(&image);
+        self.list_image(&image);
         for (node, said) in found.into_iter().filter(|(_, said)| said.state != "NotSelected") {
-            let wish = self.nodes.entry(node).or_default();
-            wish.want(Wanted {
+            let target = self.nodes.entry(node).or_default();
+            target.add(TargetImage {
                 image: image.clone(),
                 secrets: secrets.clone(),
                 checks: Vec::new(),
             });
             if said.state == "Blocked" {
-                wish.blocked = said.reason.map(Blocked::by);
+                target.blocked = said.reason.map(Blocked::by);
             }
         }
         Ok(())
@@ -107,24 +108,24 @@ impl Wishes {
         let plan = PrePull::of(job).map_err(|refusal| refused(refusal.to_string()))?;
         let (choice, tasks) = fleet.choose(&plan).map_err(|none| refused(none.to_string()))?;
         for chosen in &choice.nodes {
-            let wish = self.nodes.entry(chosen.name.to_string()).or_default();
+            let target = self.nodes.entry(chosen.name.to_string()).or_default();
             if let Some(unfit) = &chosen.unfit {
-                wish.blocked = Some(Blocked {
+                target.blocked = Some(Blocked {
                     reason: unfit.reason(),
-                    words: format!("{}: {}.", chosen.name, unfit.text(&chosen.name).trim_end_matches('.')),
+                    message: format!("{}: {}.", chosen.name, unfit.text(&chosen.name).trim_end_matches('.')),
                 });
                 continue;
             }
             let answers =
                 |agent: &larder_api::NodeImage| agent.status.as_ref().is_some_and(|status| status.agent.is_some());
             if !fleet.is_ready(&chosen.name) {
-                wish.blocked = Some(Blocked::by(Reason::NodeNotReady));
+                target.blocked = Some(Blocked::by(Reason::NodeNotReady));
             } else if !fleet.node_image(&chosen.name).is_some_and(answers) {
-                wish.blocked = Some(Blocked::by(Reason::Unresponsive));
+                target.blocked = Some(Blocked::by(Reason::Unresponsive));
             }
             let Some(task) = tasks.get(&chosen.name) else { continue };
             for image in task.references() {
-                wish.want(Wanted {
+                target.add(TargetImage {
                     image: image.clone(),
                     secrets: task.secrets_for(image).into_iter().cloned().collect(),
                     checks: plan.checks.clone(),
@@ -137,26 +138,26 @@ impl Wishes {
             .map(|image| image.image.clone())
             .collect();
         for image in &all {
-            self.name(image);
+            self.list_image(image);
         }
         Ok(())
     }
 
-    fn name(&mut self, image: &ImageRef) {
+    fn list_image(&mut self, image: &ImageRef) {
         if !self.images.contains(image) {
             self.images.push(image.clone());
         }
     }
 }
 
-impl Wish {
-    /// An image that two jobs want is one wish, with the Secrets and checks of both.
-    fn want(&mut self, wanted: Wanted) {
-        match self.images.iter_mut().find(|known| known.image == wanted.image) {
-            None => self.images.push(wanted),
+impl NodeTarget {
+    /// An image of two jobs is added once, with the Secrets and checks of both.
+    fn add(&mut self, image: TargetImage) {
+        match self.images.iter_mut().find(|known| known.image == image.image) {
+            None => self.images.push(image),
             Some(known) => {
-                known.secrets.extend(wanted.secrets);
-                let more = wanted.checks.into_iter().filter(|check| !known.checks.contains(check));
+                known.secrets.extend(image.secrets);
+                let more = image.checks.into_iter().filter(|check| !known.checks.contains(check));
                 let more: Vec<String> = more.collect();
                 known.checks.extend(more);
             }
@@ -168,8 +169,8 @@ impl Wish {
 mod tests {
     use super::*;
 
-    fn wanted(image: &str, secret: &str, check: &str) -> Wanted {
-        Wanted {
+    fn image(image: &str, secret: &str, check: &str) -> TargetImage {
+        TargetImage {
             image: ImageRef::parse(image).unwrap(),
             secrets: [SecretRef::parse(secret).unwrap()].into(),
             checks: vec![check.into()],
@@ -178,12 +179,12 @@ mod tests {
 
     #[test]
     fn one_image_of_two_jobs_is_asked_for_once() {
-        let mut wish = Wish::default();
-        wish.want(wanted("nginx:1", "a/one", "disk"));
-        wish.want(wanted("docker.io/library/nginx:1", "a/two", "disk"));
-        wish.want(wanted("nginx:2", "a/one", "cpu"));
-        assert_eq!(wish.images.len(), 2);
-        assert_eq!(wish.images[0].secrets.len(), 2);
-        assert_eq!(wish.images[0].checks, ["disk"]);
+        let mut target = NodeTarget::default();
+        target.add(image("nginx:1", "a/one", "disk"));
+        target.add(image("docker.io/library/nginx:1", "a/two", "disk"));
+        target.add(image("nginx:2", "a/one", "cpu"));
+        assert_eq!(target.images.len(), 2);
+        assert_eq!(target.images[0].secrets.len(), 2);
+        assert_eq!(target.images[0].checks, ["disk"]);
     }
 }
