@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
-use larder_controller::crd_check::{rivals, shortcoming};
+use larder_controller::crd_check::{conflicting_installs, shortcoming};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -22,7 +22,11 @@ const SERVED: Duration = Duration::from_mins(1);
 
 /// `even_beside_openkruise`: a Larder that is installed already is not held back, its controller says what is in the way.
 pub(crate) async fn run(client: Client, even_beside_openkruise: bool) -> Result<(), ErrandError> {
-    let in_the_way = ask("look whether OpenKruise serves these kinds", rivals(&client)).await?;
+    let in_the_way = ask(
+        "look whether OpenKruise serves these kinds",
+        conflicting_installs(&client),
+    )
+    .await?;
     if !in_the_way.is_empty() {
         let sentence = in_the_way.join("; ");
         if !even_beside_openkruise {

@@ -22,7 +22,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use larder_api::names::KRUISE_GROUP;
-use larder_controller::crd_check::rivals;
+use larder_controller::crd_check::conflicting_installs;
 use larder_controller::lease::{Candidacy, Elector, Timing};
 use larder_controller::run::LEASE;
 use serde_json::json;
@@ -45,7 +45,11 @@ pub(crate) async fn run(
     timeout: Duration,
 ) -> Result<(), ErrandError> {
     stop_controller(&client, namespace, deployment).await?;
-    let in_the_way = ask("look whether OpenKruise serves these kinds", rivals(&client)).await?;
+    let in_the_way = ask(
+        "look whether OpenKruise serves these kinds",
+        conflicting_installs(&client),
+    )
+    .await?;
     if !in_the_way.is_empty() {
         let sentence = in_the_way.join("; ");
         warn!(sentence, "its jobs and NodeImages are left to it as they are");

@@ -8,9 +8,11 @@ use kube::{Api, Client, ResourceExt};
 use larder_api::names::EDGE_NODE_LABEL;
 use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_controller::explain::{Objects, holds_docker_configuration};
-use larder_planner::NodeKey;
-use larder_planner::prepull::nodes::{self, NoNodes};
-use larder_planner::prepull::{Before, Candidate, Choice, PrePull, SecretRef, Tasks};
+use larder_planner::dialect;
+use larder_planner::kubeedge::nodes::{self, NoNodes};
+use larder_planner::kubeedge::{Before, Choice, PrePull};
+use larder_planner::task::Tasks;
+use larder_planner::{NodeKey, SecretRef};
 
 use crate::failure::Failure;
 
@@ -27,7 +29,7 @@ struct NodeFacts {
     ready: bool,
 }
 
-impl<'a> From<&'a NodeFacts> for Candidate<'a> {
+impl<'a> From<&'a NodeFacts> for dialect::NodeFacts<'a> {
     fn from(node: &'a NodeFacts) -> Self {
         Self {
             labels: &node.labels,
@@ -67,10 +69,10 @@ impl Fleet {
     /// The nodes that an ImagePrePullJob would choose now, and what it would ask of each.
     pub(crate) fn choose(&self, plan: &PrePull) -> Result<(Choice, Tasks), NoNodes> {
         let nodes = self.node_facts();
-        let candidates: BTreeMap<NodeKey, Candidate<'_>> =
+        let candidates: BTreeMap<NodeKey, dialect::NodeFacts<'_>> =
             nodes.iter().map(|(name, node)| (name.clone(), node.into())).collect();
         let mut choice = nodes::choose(&plan.nodes, &candidates, plan.waits_for_nodes(), &Before::default())?;
-        let tasks = plan.tasks(&mut choice, &candidates, &Tasks::new());
+        let tasks = plan.tasks(&mut choice, &candidates, &Tasks::default());
         Ok((choice, tasks))
     }
 
@@ -127,7 +129,7 @@ impl Fleet {
         let tasks = PrePull::of(job).ok().and_then(|plan| self.choose(&plan).ok());
         let secrets: BTreeSet<SecretRef> = tasks
             .iter()
-            .flat_map(|(_, tasks)| tasks.values())
+            .flat_map(|(_, tasks)| tasks.iter())
             .flat_map(|task| task.secrets().into_iter().cloned())
             .collect();
         for secret in secrets {

@@ -7,9 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use larder_api::contract::Answer;
 use larder_model::ImageRef;
-use larder_planner::campaign::{Campaign, Ending, PullRules, RESPONSE_TIME};
-use larder_planner::progress::Outcome;
+use larder_planner::campaign::{Campaign, Ending, PullRules, RESPONSE_TIME, SecretScope};
+use larder_planner::progress::OrderResult;
 use larder_planner::select::Selection;
+use larder_planner::task::{NodeTask, TaskImage, Tasks};
 use larder_planner::{ClaimView, NodeKey, NodeView, Progress, Step};
 
 use crate::hollow::name_of;
@@ -65,7 +66,7 @@ pub fn run(nodes: usize, parallelism: usize, pull: SignedDuration) -> Campaigned
                 at_once += 1;
                 most_at_once = most_at_once.max(at_once);
                 progress.node_changed(&node, view(Some((now, Answer::Pulling))), now);
-                progress.settle(&node, Outcome::Done, now);
+                progress.settle(&node, OrderResult::Done, now);
                 agenda.push(Reverse((now + pull, Event::Pulled(node, now))));
             }
             Event::Pulled(node, handed_out) => {
@@ -77,9 +78,11 @@ pub fn run(nodes: usize, parallelism: usize, pull: SignedDuration) -> Campaigned
 }
 
 fn campaign(parallelism: usize) -> Campaign {
+    let image = ImageRef::parse("registry.example/image:1").unwrap();
+    let image = TaskImage::new(image, Vec::new());
     Campaign {
         owner: ObjectReference::default(),
-        image: ImageRef::parse("registry.example/image:1").unwrap(),
+        tasks: Tasks::shared(NodeTask::new(vec![image], Vec::new())),
         selection: Selection::default(),
         parallelism,
         ending: Ending::Always {
@@ -89,7 +92,9 @@ fn campaign(parallelism: usize) -> Campaign {
         rules: PullRules::default(),
         max_failures: None,
         secrets: Vec::new(),
+        secret_scope: SecretScope::default(),
         response_time: RESPONSE_TIME,
+        node_timeout: None,
     }
 }
 

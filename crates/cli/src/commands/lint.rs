@@ -14,7 +14,7 @@ use kube::Client;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use larder_localplane::{Config, Localplane};
 use larder_model::ImageRef;
-use larder_planner::prepull::PrePull;
+use larder_planner::kubeedge::PrePull;
 use serde_json::{Value, json};
 
 use crate::args::Lint;

@@ -1,6 +1,6 @@
 //! The calls to the API server: each with a time limit, a bounded number of each class at a time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;

@@ -8,7 +8,8 @@ use kube::ResourceExt;
 use larder_api::{ImagePrePullJob, ImagePullJob};
 use larder_controller::explain;
 use larder_model::{ImageRef, Reason};
-use larder_planner::prepull::{PrePull, SecretRef};
+use larder_planner::SecretRef;
+use larder_planner::kubeedge::PrePull;
 
 use crate::failure::Failure;
 use crate::fleet::Fleet;
@@ -123,17 +124,17 @@ impl PlanTargets {
             } else if !fleet.node_image(&chosen.name).is_some_and(answers) {
                 target.blocked = Some(Blocked::by(Reason::Unresponsive));
             }
-            let Some(task) = tasks.get(&chosen.name) else { continue };
+            let Some(task) = tasks.of(&chosen.name) else { continue };
             for image in task.references() {
                 target.add(TargetImage {
                     image: image.clone(),
-                    secrets: task.secrets_for(image).into_iter().cloned().collect(),
+                    secrets: task.secrets_for(image).into_iter().collect(),
                     checks: plan.checks.clone(),
                 });
             }
         }
         let all: Vec<ImageRef> = tasks
-            .values()
+            .iter()
             .flat_map(|task| task.images())
             .map(|image| image.image.clone())
             .collect();

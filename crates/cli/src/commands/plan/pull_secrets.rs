@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use larder_model::ImageRef;
-use larder_planner::prepull::SecretRef;
+use larder_planner::SecretRef;
 use larder_registry::docker_config::{DockerConfig, Entry};
 use larder_registry::{Credential, Keyring};
 use larder_seal::Login;
