@@ -3,12 +3,16 @@
 //! A [`Repository`] is one image's home with the credentials that may open it; it remembers which of them did. Every
 //! wait has a limit, every failure a [`Reason`](larder_model::Reason), and only reads are sent, so that repeating one is
 //! safe. Plain HTTP is spoken to this very machine, or where a `hosts.toml` asks for it, and nowhere else.
+//!
+//! A login is for one host. The registry's logins go to the registry and to the token service that it names (see
+//! `access`), not to mirrors, not to hosts to which a request is redirected, and not from HTTPS to plain HTTP.
 
 mod access;
 mod blob;
 mod challenge;
 mod documents;
 mod error;
+mod login_servers;
 mod repository;
 #[cfg(test)]
 mod tests;
@@ -19,18 +23,21 @@ use std::time::Duration;
 
 use larder_model::ImageRef;
 
-use crate::Credential;
 use crate::hosts::Hosts;
+use crate::{Credential, Keyring};
 pub use blob::{BlobWriter, Progress};
 pub use error::RegistryError;
+pub use login_servers::{LoginServers, MirrorLogin};
 pub use repository::Repository;
 use transport::Transport;
 
 /// Limits on waiting, and where mirrors are described.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// Mirrors and certificates.
     pub hosts: Hosts,
+    /// Logins for mirrors, each under the mirror's own host.
+    pub mirror_logins: Keyring,
     /// For name lookup, connection and TLS handshake together.
     pub connect_timeout: Duration,
     /// From sending a request to the head of the answer, and for the whole of a manifest.
@@ -46,6 +53,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             hosts: Hosts::default(),
+            mirror_logins: Keyring::default(),
             connect_timeout: Duration::from_secs(15),
             request_timeout: Duration::from_secs(30),
             stall_after: Duration::from_mins(1),
@@ -72,5 +80,10 @@ impl RegistryClient {
     /// is opened anonymously; with some it is not, because a private name should fail rather than be shadowed.
     pub fn repository(&self, image: &ImageRef, credentials: Vec<Credential>) -> Result<Repository, RegistryError> {
         Repository::new(Arc::clone(&self.transport), image.clone(), credentials)
+    }
+
+    /// Which hosts may get a login for an image, for a container runtime that pulls by itself.
+    pub fn login_servers(&self, image: &ImageRef) -> LoginServers {
+        LoginServers::of(image, &self.transport.settings)
     }
 }

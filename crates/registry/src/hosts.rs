@@ -12,22 +12,25 @@ use std::path::{Path, PathBuf};
 
 use reqwest::Url;
 
-/// Where Docker Hub's registry really answers.
-const DOCKER_HUB_SERVER: &str = "https://registry-1.docker.io";
+/// The host at which Docker Hub's registry answers.
+const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 
 /// One place that serves a registry's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// Address of the registry API, ending in `/v2/` unless the file says otherwise.
     pub base: Url,
+    /// `host[:port]` as it was written. A URL drops a port that is its scheme's default; keys of logins, and containerd
+    /// when it compares hosts, keep it.
+    pub authority: String,
     /// Whether it may say what a tag points at.
     pub resolves: bool,
     /// Whether it may serve content.
     pub serves: bool,
     /// Certificates to trust.
     pub trust: Trust,
-    /// Whether this is a mirror rather than the registry itself. Mirrors get no credentials: those were given for the
-    /// registry.
+    /// Whether this is a mirror rather than the registry itself. Mirrors do not get the registry's logins, only logins
+    /// that were configured for their own host.
     pub is_mirror: bool,
 }
 
@@ -88,18 +91,9 @@ impl Hosts {
 
     /// The places to ask for a registry's content, in order. The registry itself is the last one.
     pub fn endpoints(&self, registry: &str) -> Result<Vec<Endpoint>, HostsError> {
-        let default_server = || {
-            address(
-                if registry == "docker.io" {
-                    DOCKER_HUB_SERVER
-                } else {
-                    registry
-                },
-                false,
-            )
-        };
+        let default_server = default_host(registry);
         let Some(path) = self.dir.as_deref().and_then(|dir| find_file(dir, registry)) else {
-            return Ok(vec![Endpoint::server(default_server()?)]);
+            return Ok(vec![Endpoint::server(default_server)?]);
         };
         let text = std::fs::read_to_string(&path).map_err(|source| HostsError::Unreadable {
             path: path.display().to_string(),
@@ -110,15 +104,39 @@ impl Hosts {
 }
 
 impl Endpoint {
-    fn server(base: Url) -> Self {
-        Self {
-            base,
+    fn server(host: &str) -> Result<Self, HostsError> {
+        Ok(Self {
+            base: address(host, false)?,
+            authority: authority(host).to_owned(),
             resolves: true,
             serves: true,
             trust: Trust::default(),
             is_mirror: false,
-        }
+        })
     }
+
+    /// The name that an image of the registry has on this host, for keys of logins that have a path: mirrors often keep
+    /// each registry under a path of its own.
+    pub(crate) fn repository(&self, repository: &str) -> String {
+        let prefix = self.base.path_segments().into_iter().flatten();
+        let prefix = prefix.filter(|segment| !segment.is_empty() && *segment != "v2");
+        prefix.chain([repository]).collect::<Vec<_>>().join("/")
+    }
+}
+
+/// The host that answers for a registry where no `hosts.toml` names another.
+pub fn default_host(registry: &str) -> &str {
+    if registry == "docker.io" {
+        DOCKER_HUB_HOST
+    } else {
+        registry
+    }
+}
+
+/// `host[:port]` of an address with or without scheme and path.
+fn authority(address: &str) -> &str {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    rest.split_once('/').map_or(rest, |(authority, _)| authority)
 }
 
 /// `host:port` may also be written `host_port_`; `_default` serves registries that have no directory of their own.

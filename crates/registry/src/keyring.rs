@@ -39,14 +39,23 @@ impl Keyring {
 
     /// The credentials to try for an image, best first; none means that it is pulled anonymously.
     pub fn lookup(&self, image: &ImageRef) -> Vec<Credential> {
+        self.lookup_at(image.registry(), image.repository())
+    }
+
+    /// The same for a repository at a host, which may be a mirror of the registry in the image's name.
+    pub(crate) fn lookup_at(&self, registry: &str, repository: &str) -> Vec<Credential> {
         let mut found: Vec<Credential> = Vec::new();
-        let fitting = self.entries.iter().rev().filter(|(pattern, _)| pattern.matches(image));
+        let fitting = self
+            .entries
+            .iter()
+            .rev()
+            .filter(|(pattern, _)| pattern.matches(registry, repository));
         for credential in fitting.flat_map(|(_, credentials)| credentials) {
             if !found.contains(credential) {
                 found.push(credential.clone());
             }
         }
-        if found.is_empty() && image.registry() == DOCKER_HUB {
+        if found.is_empty() && registry == DOCKER_HUB {
             let hub = self
                 .entries
                 .iter()

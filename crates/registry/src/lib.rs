@@ -20,7 +20,9 @@ pub mod manifest;
 pub mod platform;
 pub mod provider;
 
-pub use client::{BlobWriter, Progress, RegistryClient, RegistryError, Repository, Settings};
+pub use client::{
+    BlobWriter, LoginServers, MirrorLogin, Progress, RegistryClient, RegistryError, Repository, Settings,
+};
 pub use credential::Credential;
 pub use keyring::Keyring;
 pub use platform::Platform;

@@ -1,16 +1,20 @@
 //! Answering a registry's challenge with a credential.
+//!
+//! A registry may name a token service on another host: Docker Hub and GitLab do. A login goes there only over TLS. In
+//! plain text it goes only to the host of a registry that is itself spoken to in plain text, on whatever port: such a
+//! login is in plain text on the way to that host with or without a token service.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use larder_model::Reason;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, RequestBuilder, StatusCode, Url};
+use reqwest::{RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::challenge::Challenge;
 use super::repository::{body, retry_after};
-use super::transport::is_secure;
+use super::transport::Clients;
 use super::{RegistryError, Settings};
 use crate::Credential;
 use crate::hosts::Endpoint;
@@ -26,7 +30,7 @@ struct TokenAnswer {
 
 /// Everything needed to answer challenges of one endpoint.
 pub(super) struct Gate<'a> {
-    pub(super) client: &'a Client,
+    pub(super) clients: &'a Clients,
     pub(super) endpoint: &'a Endpoint,
     pub(super) settings: &'a Settings,
     /// What to ask a token service for when the registry does not say.
@@ -53,6 +57,12 @@ impl Gate<'_> {
         }
     }
 
+    fn may_ask(&self, service: &Url, credential: Option<&Credential>) -> bool {
+        let base = &self.endpoint.base;
+        let plain_will_do = base.scheme() == "http" && (credential.is_none() || service.host() == base.host());
+        service.scheme() == "https" || service.scheme() == "http" && plain_will_do
+    }
+
     async fn token(
         &self,
         realm: &str,
@@ -67,8 +77,7 @@ impl Gate<'_> {
             )
             .caused_by(error)
         })?;
-        let spoken_plainly_already = self.endpoint.base.scheme() == "http";
-        if !is_secure(&url) && !spoken_plainly_already {
+        if !self.may_ask(&url, credential) {
             return Err(RegistryError::new(
                 Reason::Tls,
                 "the registry names a token service without https; no credentials were sent to it",
@@ -90,16 +99,16 @@ impl Gate<'_> {
                 .append_pair("client_id", "larder")
                 .append_pair("refresh_token", refresh.expose_secret());
             let body = form.query().unwrap_or_default().to_owned();
-            self.client
+            self.clients
+                .login
                 .post(url)
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
                 .body(body)
         } else {
             url.query_pairs_mut().extend_pairs(parameters);
-            let request = self.client.get(url);
             match credential {
-                Some(credential) => request.header(AUTHORIZATION, basic(credential)?),
-                None => request,
+                Some(credential) => self.clients.login.get(url).header(AUTHORIZATION, basic(credential)?),
+                None => self.clients.content.get(url),
             }
         };
         let token = self.fetch(&doing, request).await?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use larder_model::Reason;
 use reqwest::StatusCode;
 
-use super::transport::LookupFailed;
+use super::transport::{LookupFailed, RefusedRedirect};
 
 /// A failure of a registry, or on the way to it.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +86,12 @@ fn reason_of(error: &reqwest::Error) -> Reason {
         if current.is::<rustls::Error>() {
             return Reason::Tls;
         }
+        if let Some(refused) = current.downcast_ref::<RefusedRedirect>() {
+            return match refused {
+                RefusedRedirect::Downgrade => Reason::Tls,
+                RefusedRedirect::Circle | RefusedRedirect::OtherHost => Reason::Unreachable,
+            };
+        }
         // An I/O error hides the error inside it from `source`.
         let inside = current.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         cause = match inside {
@@ -93,7 +99,7 @@ fn reason_of(error: &reqwest::Error) -> Reason {
             None => current.source(),
         };
     }
-    if error.is_builder() || error.is_redirect() {
+    if error.is_builder() {
         Reason::Internal
     } else {
         Reason::Unreachable

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use super::RegistryError;
 use super::access::Gate;
 use super::challenge::Challenge;
+use super::login_servers::mirror_logins;
 use super::transport::Transport;
 use crate::Credential;
 use crate::hosts::Endpoint;
@@ -29,13 +30,13 @@ pub struct Repository {
     pub(super) transport: Arc<Transport>,
     pub(super) image: ImageRef,
     doors: Vec<Door>,
-    /// `None` stands for going in anonymously.
-    candidates: Vec<Option<Credential>>,
 }
 
 /// An endpoint and what is known about getting in there.
 pub(super) struct Door {
     pub(super) endpoint: Endpoint,
+    /// The logins for this endpoint; `None` stands for going in anonymously.
+    candidates: Vec<Option<Credential>>,
     access: Mutex<Access>,
 }
 
@@ -61,29 +62,35 @@ impl Repository {
     pub(super) fn new(
         transport: Arc<Transport>,
         image: ImageRef,
-        credentials: Vec<Credential>,
+        mut credentials: Vec<Credential>,
     ) -> Result<Self, RegistryError> {
         let endpoints = transport.settings.hosts.endpoints(image.registry()).map_err(|error| {
             let message = format!("the mirrors of {} cannot be used", image.registry());
             RegistryError::new(Reason::Internal, message).caused_by(error)
         })?;
-        let doors = endpoints
-            .into_iter()
-            .map(|endpoint| Door {
+        let door = |endpoint: Endpoint| {
+            let logins = if endpoint.is_mirror {
+                mirror_logins(&image, &endpoint, &transport.settings)
+            } else {
+                // One endpoint is no mirror.
+                std::mem::take(&mut credentials)
+            };
+            let candidates = if logins.is_empty() {
+                vec![None]
+            } else {
+                logins.into_iter().map(Some).collect()
+            };
+            Door {
                 endpoint,
+                candidates,
                 access: Mutex::default(),
-            })
-            .collect();
-        let candidates = if credentials.is_empty() {
-            vec![None]
-        } else {
-            credentials.into_iter().map(Some).collect()
+            }
         };
+        let doors = endpoints.into_iter().map(door).collect();
         Ok(Self {
             transport,
             image,
             doors,
-            candidates,
         })
     }
 
@@ -117,25 +124,28 @@ impl Repository {
 
     /// Sends a read once, and answers the registry's challenge with one credential after the other.
     pub(super) async fn send_with_access(&self, door: &Door, read: &Read<'_>) -> Result<Response, RegistryError> {
-        let client = self.transport.client(&door.endpoint)?;
+        let clients = self.transport.clients(&door.endpoint)?;
         let gate = Gate {
-            client: &client,
+            clients: &clients,
             endpoint: &door.endpoint,
             settings: &self.transport.settings,
             default_scope: format!("repository:{}:pull", self.image.repository()),
         };
-        let candidates = if door.endpoint.is_mirror {
-            &[None][..]
-        } else {
-            &self.candidates[..]
-        };
         let mut access = door.access.lock().await.clone();
         let mut header_is_fresh = false;
         loop {
-            let response = self.send_once(&client, door, read, access.header.clone()).await?;
+            let response = self
+                .send_once(&clients.content, door, read, access.header.clone())
+                .await?;
             if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
                 *door.access.lock().await = access;
                 return accepted(read.doing, response).await;
+            }
+            // The logins are for the endpoint. A host to which it redirects is another one, and could name a token
+            // service of its own: its challenge is not answered.
+            if response.url().origin() != door.endpoint.base.origin() {
+                *door.access.lock().await = access;
+                return Err(refused(&at_redirect_target(read.doing, response.url()), response).await);
             }
             access.challenge = Challenge::from_headers(response.headers()).or(access.challenge);
             // A token from before may merely have ended; one just made was refused together with its credential.
@@ -148,7 +158,7 @@ impl Repository {
             };
             access.header = None;
             while access.header.is_none() {
-                let Some(candidate) = candidates.get(access.candidate) else {
+                let Some(candidate) = door.candidates.get(access.candidate) else {
                     return Err(refusal);
                 };
                 match gate.answer(&challenge, candidate.as_ref()).await {
@@ -219,6 +229,13 @@ pub(super) fn no_door_left(last: Option<RegistryError>) -> RegistryError {
             "no host in hosts.toml has the capability that is needed",
         )
     })
+}
+
+/// Names the host without the rest of its address, which may hold a signature.
+fn at_redirect_target(doing: &str, url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{doing} at {host}{port}, to which the registry redirects and which gets no login,")
 }
 
 async fn accepted(doing: &str, response: Response) -> Result<Response, RegistryError> {

@@ -1,7 +1,9 @@
 mod fake;
 mod faults;
 mod logins;
+mod other_hosts;
 mod tls;
+mod tls_listener;
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +14,9 @@ use rstest::rstest;
 
 use super::*;
 use crate::Platform;
+use crate::docker_config::Entry;
 use crate::hosts::Hosts;
+use crate::keyring::ImagePattern;
 use crate::manifest::{Descriptor, OCI_INDEX, OCI_MANIFEST};
 
 fn client() -> RegistryClient {
@@ -24,6 +28,17 @@ fn client() -> RegistryClient {
 
 fn amd64() -> Platform {
     Platform::new("linux", "amd64", None)
+}
+
+/// The error and everything behind it, as one text.
+fn causes(error: &RegistryError) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    texts.join(": ")
 }
 
 async fn fetched(repository: &Repository, blob: &Descriptor) -> Result<Vec<u8>, RegistryError> {
@@ -161,6 +176,89 @@ async fn a_mirror_serves_first_and_gets_no_credentials() {
 }
 
 #[tokio::test]
+async fn a_mirror_gets_its_own_login_and_not_that_of_the_registry() {
+    let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start_at("127.0.0.2").await);
+    registry.add_image("v1", "amd64", b"layer");
+    mirror.add_image("v1", "amd64", b"layer");
+    mirror.shelf().auth = Auth::Basic;
+    let (dir, _) = with_mirror(&registry.address, &mirror.address, "");
+    let client = |key: &str| {
+        let mut mirror_logins = Keyring::default();
+        mirror_logins.extend([Entry {
+            pattern: ImagePattern::parse(key).unwrap(),
+            credential: Credential::basic("ann", "s3cret"),
+        }]);
+        RegistryClient::new(Settings {
+            hosts: Hosts::in_dir(dir.path()),
+            mirror_logins,
+            ..Settings::default()
+        })
+    };
+    let image = registry.image("app:v1");
+    let given = Credential::basic("bob", "of the registry");
+    // A login for some other host: the mirror is asked without one.
+    let repository = client("mirror.example")
+        .repository(&image, vec![given.clone()])
+        .unwrap();
+    repository.image_for(&amd64()).await.unwrap();
+    assert_eq!(mirror.secrets(), Vec::<String>::new());
+    assert!(!mirror.log().is_empty() && !registry.log().is_empty());
+
+    registry.shelf().log.clear();
+    let repository = client(&mirror.address).repository(&image, vec![given]).unwrap();
+    repository.image_for(&amd64()).await.unwrap();
+    assert!(registry.log().is_empty(), "{:?}", registry.log());
+    let secrets = mirror.secrets();
+    // ann:s3cret
+    assert!(
+        !secrets.is_empty() && secrets.iter().all(|secret| secret == "Basic YW5uOnMzY3JldA=="),
+        "{secrets:?}"
+    );
+}
+
+#[rstest]
+#[case::hub("nginx", "https://registry-1.docker.io")]
+#[case::default_port_is_kept("a.io:443/x", "https://a.io:443")]
+#[case::address("127.0.0.1:5000/x", "http://127.0.0.1:5000")]
+#[case::named_by_the_file("b.io/x", "https://proxy.b.io:443")]
+#[case::file_that_cannot_be_read("broken.io/x", "https://broken.io")]
+fn a_login_is_for_the_host_that_answers_for_the_registry(#[case] image: &str, #[case] want: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |registry: &str, text: &str| {
+        fs::create_dir(dir.path().join(registry)).unwrap();
+        fs::write(dir.path().join(registry).join("hosts.toml"), text).unwrap();
+    };
+    write(
+        "b.io",
+        "server = \"https://proxy.b.io:443/x\"\n[host.\"https://mirror.io/proxy/b\"]",
+    );
+    write("broken.io", "server = ");
+    let mut mirror_logins = Keyring::default();
+    mirror_logins.extend([("mirror.io/proxy", "near"), ("b.io", "far")].map(|(key, user)| Entry {
+        pattern: ImagePattern::parse(key).unwrap(),
+        credential: Credential::basic(user, "s3cret"),
+    }));
+    let client = RegistryClient::new(Settings {
+        hosts: Hosts::in_dir(dir.path()),
+        mirror_logins,
+        ..Settings::default()
+    });
+    let servers = client.login_servers(&ImageRef::parse(image).unwrap());
+    assert_eq!(servers.registry, want);
+    let mirrors: Vec<_> = servers
+        .mirrors
+        .iter()
+        .map(|m| (&*m.server, &*m.credential.username))
+        .collect();
+    let expected: &[_] = if image == "b.io/x" {
+        &[("https://mirror.io", "near")]
+    } else {
+        &[]
+    };
+    assert_eq!(mirrors, expected);
+}
+
+#[tokio::test]
 async fn a_mirror_that_fails_is_passed_by() {
     let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start().await);
     registry.add_image("v1", "amd64", b"layer");
@@ -188,7 +286,7 @@ async fn a_mirror_that_may_not_resolve_is_not_asked_for_tags() {
 async fn a_redirect_elsewhere_takes_no_credentials_along() {
     let (registry, store) = (FakeRegistry::start().await, FakeRegistry::start().await);
     registry.shelf().auth = Auth::Basic;
-    registry.shelf().redirects_to = Some(store.address.clone());
+    registry.shelf().redirects_to = Some(store.origin());
     let blob = store.add_blob("content");
     let image = registry.image("app:v1");
     let repository = client()
@@ -206,7 +304,7 @@ async fn a_signed_address_is_not_told_when_it_fails() {
         .unwrap()
         .local_addr()
         .unwrap();
-    registry.shelf().redirects_to = Some(gone.to_string());
+    registry.shelf().redirects_to = Some(format!("http://{gone}"));
     let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
     let error = fetched(&repository, &blob).await.unwrap_err();
     assert_eq!(error.reason, Reason::Unreachable);

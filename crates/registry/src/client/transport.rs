@@ -1,4 +1,5 @@
-//! Connections: one pool per set of trusted certificates, typed name-lookup errors, no way from HTTPS down to HTTP.
+//! Connections: one pool per set of trusted certificates, typed name-lookup errors, and rules for redirects: never from
+//! HTTPS to plain HTTP, and with a login in the request never to another host.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use larder_model::Reason;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Certificate, Client, ClientBuilder, Url, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, redirect};
 
 use super::{RegistryError, Settings};
 use crate::hosts::{Endpoint, Trust, is_loopback};
@@ -19,7 +20,29 @@ const USER_AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));
 
 pub(super) struct Transport {
     pub(super) settings: Settings,
-    clients: Mutex<BTreeMap<(Trust, bool), Client>>,
+    clients: Mutex<BTreeMap<(Trust, bool), Clients>>,
+}
+
+/// The clients for one endpoint.
+#[derive(Clone)]
+pub(super) struct Clients {
+    /// Follows redirects to other hosts, as registries redirect to where the blobs lie. The HTTP library drops the
+    /// `Authorization` header there.
+    pub(super) content: Client,
+    /// Follows redirects within one origin only: the body of a token request may be a login, and a status of 307 or 308
+    /// would have it sent again to wherever the answer points.
+    pub(super) login: Client,
+}
+
+/// A redirect that is not followed.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub(super) enum RefusedRedirect {
+    #[error("the registry redirects in circles")]
+    Circle,
+    #[error("the registry redirects from https to plain http")]
+    Downgrade,
+    #[error("the token service redirects to another host; the login was not sent there")]
+    OtherHost,
 }
 
 /// A host name without an address.
@@ -56,27 +79,30 @@ impl Transport {
         }
     }
 
-    /// The pool for an endpoint. A proxy from the environment is used for everybody but this machine.
-    pub(super) fn client(&self, endpoint: &Endpoint) -> Result<Client, RegistryError> {
+    /// The pools for an endpoint. A proxy from the environment is used for every host but this machine.
+    pub(super) fn clients(&self, endpoint: &Endpoint) -> Result<Clients, RegistryError> {
         let local = is_loopback(&endpoint.base);
         let key = (endpoint.trust.clone(), local);
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&key) {
-            return Ok(client.clone());
+        if let Some(known) = clients.get(&key) {
+            return Ok(known.clone());
         }
-        let client = self.build(endpoint, local)?;
-        clients.insert(key, client.clone());
-        Ok(client)
+        let made = Clients {
+            content: self.build(endpoint, local, false)?,
+            login: self.build(endpoint, local, true)?,
+        };
+        clients.insert(key, made.clone());
+        Ok(made)
     }
 
-    fn build(&self, endpoint: &Endpoint, local: bool) -> Result<Client, RegistryError> {
+    fn build(&self, endpoint: &Endpoint, local: bool, one_origin: bool) -> Result<Client, RegistryError> {
         let extra = certificates(&endpoint.trust)?;
         let base = || {
             let builder = Client::builder()
                 .user_agent(USER_AGENT)
                 .connect_timeout(self.settings.connect_timeout)
                 .dns_resolver(SystemResolver)
-                .redirect(redirects())
+                .redirect(redirects(one_origin))
                 .retry(reqwest::retry::never())
                 .referer(false);
             if local { builder.no_proxy() } else { builder }
@@ -115,20 +141,21 @@ fn certificates(trust: &Trust) -> Result<Vec<Certificate>, RegistryError> {
     Ok(certificates)
 }
 
-fn redirects() -> redirect::Policy {
-    redirect::Policy::custom(|attempt| {
-        let came_by_https = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
-        if MAX_REDIRECTS < attempt.previous().len() {
-            attempt.error("the registry redirects in circles")
-        } else if came_by_https && !is_secure(attempt.url()) {
-            attempt.error("the registry redirects from https to plain http")
+fn redirects(one_origin: bool) -> redirect::Policy {
+    redirect::Policy::custom(move |attempt| {
+        let previous = attempt.previous();
+        let came_by_https = previous.last().is_some_and(|url| url.scheme() == "https");
+        let other_host = previous
+            .first()
+            .is_some_and(|url| url.origin() != attempt.url().origin());
+        if MAX_REDIRECTS < previous.len() {
+            attempt.error(RefusedRedirect::Circle)
+        } else if came_by_https && attempt.url().scheme() != "https" {
+            attempt.error(RefusedRedirect::Downgrade)
+        } else if one_origin && other_host {
+            attempt.error(RefusedRedirect::OtherHost)
         } else {
             attempt.follow()
         }
     })
-}
-
-/// Whether nobody can listen in on the way to an address.
-pub(super) fn is_secure(url: &Url) -> bool {
-    url.scheme() == "https" || is_loopback(url)
 }

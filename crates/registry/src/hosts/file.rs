@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use reqwest::Url;
 use serde::Deserialize;
 
-use super::{Endpoint, HostsError, Trust, address};
+use super::{Endpoint, HostsError, Trust, address, authority};
 
 #[derive(Deserialize)]
 struct HostsFile {
@@ -35,11 +34,7 @@ enum OneOrMany {
     Many(Vec<PathBuf>),
 }
 
-pub(super) fn endpoints(
-    text: &str,
-    path: &Path,
-    default_server: impl FnOnce() -> Result<Url, HostsError>,
-) -> Result<Vec<Endpoint>, HostsError> {
+pub(super) fn endpoints(text: &str, path: &Path, default_server: &str) -> Result<Vec<Endpoint>, HostsError> {
     let malformed = |source| HostsError::Malformed {
         path: path.display().to_string(),
         source: Box::new(source),
@@ -48,19 +43,19 @@ pub(super) fn endpoints(
     let mut endpoints = Vec::new();
     for (name, fields) in file.host {
         let fields: HostFields = fields.try_into().map_err(malformed)?;
-        let base = address(&name, fields.override_path)?;
-        endpoints.push(fields.endpoint(base, path, true)?);
+        endpoints.push(fields.endpoint(&name, path, true)?);
     }
-    let server = match file.server.as_deref() {
-        Some(server) if !server.is_empty() => address(server, file.own.override_path)?,
-        _ => default_server()?,
+    let server = file.server.filter(|server| !server.is_empty());
+    let own = HostFields {
+        override_path: file.own.override_path && server.is_some(),
+        ..file.own
     };
-    endpoints.push(file.own.endpoint(server, path, false)?);
+    endpoints.push(own.endpoint(server.as_deref().unwrap_or(default_server), path, false)?);
     Ok(endpoints)
 }
 
 impl HostFields {
-    fn endpoint(self, base: Url, file: &Path, is_mirror: bool) -> Result<Endpoint, HostsError> {
+    fn endpoint(self, host: &str, file: &Path, is_mirror: bool) -> Result<Endpoint, HostsError> {
         let unsupported = [("client", self.client.is_some()), ("header", self.header.is_some())];
         if let Some((field, _)) = unsupported.into_iter().find(|(_, present)| *present) {
             return Err(HostsError::Unsupported {
@@ -68,6 +63,7 @@ impl HostFields {
                 field,
             });
         }
+        let base = address(host, self.override_path)?;
         let can = |word: &str| {
             self.capabilities
                 .as_ref()
@@ -86,6 +82,7 @@ impl HostFields {
         };
         Ok(Endpoint {
             base,
+            authority: authority(host).to_owned(),
             resolves,
             serves,
             trust,

@@ -3,8 +3,6 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use larder_model::ImageRef;
-
 use super::glob::LabelGlob;
 
 /// A registry, or a part of one, that credentials are meant for.
@@ -65,9 +63,9 @@ impl ImagePattern {
         })
     }
 
-    /// Whether these credentials are meant for the image.
-    pub fn matches(&self, image: &ImageRef) -> bool {
-        let registry = image.registry().to_ascii_lowercase();
+    /// Whether these credentials are meant for this repository of this registry.
+    pub fn matches(&self, registry: &str, repository: &str) -> bool {
+        let registry = registry.to_ascii_lowercase();
         let (host, port) = split_port(&registry);
         let labels: Vec<&str> = if is_ipv6(host) {
             vec![host]
@@ -76,7 +74,7 @@ impl ImagePattern {
         };
         self.port.as_deref() == port
             && self.host.len() == labels.len()
-            && format!("/{}", image.repository()).starts_with(&self.path)
+            && format!("/{repository}").starts_with(&self.path)
             && self.host.iter().zip(labels).all(|(glob, label)| glob.matches(label))
     }
 
@@ -126,6 +124,7 @@ impl Ord for ImagePattern {
 
 #[cfg(test)]
 mod tests {
+    use larder_model::ImageRef;
     use rstest::rstest;
 
     use super::*;
@@ -161,7 +160,12 @@ mod tests {
     #[case::class_in_first_label("[ab].io", "b.io/x", true)]
     fn fits(#[case] key: &str, #[case] image: &str, #[case] want: bool) {
         let image = ImageRef::parse(image).unwrap();
-        assert_eq!(ImagePattern::parse(key).unwrap().matches(&image), want);
+        assert_eq!(
+            ImagePattern::parse(key)
+                .unwrap()
+                .matches(image.registry(), image.repository()),
+            want
+        );
     }
 
     #[rstest]

@@ -168,7 +168,8 @@ impl ProviderConfig {
 impl PluginConfig {
     /// Whether the plugin says that it knows credentials for the image.
     pub fn matches(&self, image: &ImageRef) -> bool {
-        self.match_images.iter().any(|pattern| pattern.matches(image))
+        let mut patterns = self.match_images.iter();
+        patterns.any(|pattern| pattern.matches(image.registry(), image.repository()))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
@@ -10,12 +11,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::Response;
+use axum::serve::Listener;
 use bytes::Bytes;
 use futures::StreamExt;
 use larder_model::{Digest, ImageRef};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use super::tls_listener::TlsListener;
 use crate::client::blob::digest_of;
 use crate::manifest::{Descriptor, OCI_INDEX, OCI_MANIFEST};
 
@@ -44,17 +47,24 @@ pub(super) struct Shelf {
     /// A blob's body stops after so many bytes and stays open.
     pub(super) stall_after: Option<usize>,
     pub(super) ignores_ranges: bool,
-    /// Blobs are elsewhere.
+    /// Blobs are at this origin.
     pub(super) redirects_to: Option<String>,
+    /// Manifests are there too.
+    pub(super) redirects_manifests: bool,
+    /// The token service answers with this status and points to this address.
+    pub(super) token_redirect: Option<(u16, String)>,
     pub(super) realm: Option<String>,
     /// Number in the token that is valid now.
     pub(super) token: u32,
     /// `METHOD path range? authorization-scheme`
     pub(super) log: Vec<String>,
+    /// Every `Authorization` header and every body that is not empty.
+    secrets: Vec<String>,
 }
 
 pub(super) struct FakeRegistry {
     pub(super) address: String,
+    scheme: &'static str,
     shelf: Arc<Mutex<Shelf>>,
     server: JoinHandle<()>,
 }
@@ -67,13 +77,47 @@ impl Drop for FakeRegistry {
 
 impl FakeRegistry {
     pub(super) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1").await
+    }
+
+    /// At another address of the loopback network, which makes it another host.
+    pub(super) async fn start_at(ip: &str) -> Self {
+        let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
+        Self::serve(listener, address, "http")
+    }
+
+    /// Behind TLS, with a certificate of its own that no client knows.
+    pub(super) async fn start_tls(ip: &str) -> Self {
+        let listener = TcpListener::bind((ip, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        Self::serve(TlsListener::new(listener, ip), address, "https")
+    }
+
+    fn serve<L>(listener: L, address: String, scheme: &'static str) -> Self
+    where
+        L: Listener<Addr = SocketAddr>,
+    {
         let shelf = Arc::new(Mutex::new(Shelf::default()));
-        let state = (Arc::clone(&shelf), address.clone());
+        let state = (Arc::clone(&shelf), format!("{scheme}://{address}"));
         let router = Router::new().fallback(answer).with_state(state);
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, shelf, server }
+        Self {
+            address,
+            scheme,
+            shelf,
+            server,
+        }
+    }
+
+    /// `scheme://host:port`
+    pub(super) fn origin(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
+    }
+
+    /// Everything it was sent that may hold a secret.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        self.shelf().secrets.clone()
     }
 
     pub(super) fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -149,7 +193,7 @@ impl FakeRegistry {
 
 type Shared = (Arc<Mutex<Shelf>>, String);
 
-async fn answer(State((shelf, address)): State<Shared>, request: Request) -> Result<Response, Infallible> {
+async fn answer(State((shelf, origin)): State<Shared>, request: Request) -> Result<Response, Infallible> {
     let (parts, body) = request.into_parts();
     let sent = axum::body::to_bytes(body, 64 * 1024).await.unwrap_or_default();
     let mut shelf = shelf.lock().unwrap();
@@ -169,9 +213,19 @@ async fn answer(State((shelf, address)): State<Shared>, request: Request) -> Res
             .trim()
             .to_owned(),
     );
+    let form = String::from_utf8_lossy(&sent).into_owned();
+    let told = [authorization.to_owned(), form]
+        .into_iter()
+        .filter(|text| !text.is_empty());
+    shelf.secrets.extend(told);
     Ok(if parts.uri.path() == "/token" {
+        match shelf.token_redirect.clone() {
+            Some((status, place)) => refuse(status, &[("location", place)]),
+            None => shelf.token_answer(authorization, &sent),
+        }
+    } else if parts.uri.path() == "/moved-token" {
         shelf.token_answer(authorization, &sent)
-    } else if let Some(challenge) = shelf.challenge(authorization, &address) {
+    } else if let Some(challenge) = shelf.challenge(authorization, &origin) {
         refuse(401, &[(header::WWW_AUTHENTICATE.as_str(), challenge)])
     } else if let Some((status, headers)) = shelf.refusals.pop_front() {
         refuse(status, &headers)
@@ -191,11 +245,8 @@ fn refuse(status: u16, headers: &[(&'static str, String)]) -> Response {
 }
 
 impl Shelf {
-    fn challenge(&self, authorization: &str, address: &str) -> Option<String> {
-        let realm = self
-            .realm
-            .clone()
-            .unwrap_or_else(|| format!("http://{address}/token?x=y"));
+    fn challenge(&self, authorization: &str, origin: &str) -> Option<String> {
+        let realm = self.realm.clone().unwrap_or_else(|| format!("{origin}/token?x=y"));
         match self.auth {
             Auth::Open => None,
             // ann:s3cret
@@ -221,9 +272,15 @@ impl Shelf {
 
     fn content(&self, method: &Method, path: &str, headers: &HeaderMap) -> Response {
         let (kind, name) = path.rsplit_once('/').map_or(("", ""), |(head, name)| (head, name));
-        match kind.rsplit_once('/').map_or("", |(_, kind)| kind) {
+        let kind = kind.rsplit_once('/').map_or("", |(_, kind)| kind);
+        if let Some(elsewhere) = &self.redirects_to
+            && (kind == "blobs" || self.redirects_manifests)
+        {
+            return refuse(307, &[("location", format!("{elsewhere}{path}?signature=s3cret"))]);
+        }
+        match kind {
             "manifests" => self.manifest(method, name),
-            "blobs" => self.blob(path, name, headers),
+            "blobs" => self.blob(name, headers),
             _ => refuse(404, &[]),
         }
     }
@@ -246,13 +303,7 @@ impl Shelf {
             .unwrap()
     }
 
-    fn blob(&self, path: &str, name: &str, headers: &HeaderMap) -> Response {
-        if let Some(elsewhere) = &self.redirects_to {
-            return refuse(
-                307,
-                &[("location", format!("http://{elsewhere}{path}?signature=s3cret"))],
-            );
-        }
+    fn blob(&self, name: &str, headers: &HeaderMap) -> Response {
         let Some(bytes) = self.blobs.get(name) else {
             return refuse(404, &[]);
         };

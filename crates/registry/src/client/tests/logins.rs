@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn ann() -> Credential {
+pub(super) fn ann() -> Credential {
     Credential::basic("ann", "s3cret")
 }
 
@@ -10,7 +10,7 @@ fn wrong() -> Credential {
     Credential::basic("ann", "wr0ng")
 }
 
-fn with_identity_token(token: &str) -> Credential {
+pub(super) fn with_identity_token(token: &str) -> Credential {
     Credential {
         identity_token: Some(token.into()),
         ..Credential::basic("<token>", "")
@@ -90,14 +90,16 @@ async fn a_token_service_is_asked_for_the_repository_and_keeps_its_own_query() {
 #[rstest]
 #[case::not_an_address("token service", Reason::Internal)]
 #[case::plain_http_from_https("http://192.0.2.1/token", Reason::Tls)]
+#[case::plain_http_on_the_same_host("http://registry.example/token", Reason::Tls)]
+#[case::another_scheme("ftp://registry.example/token", Reason::Tls)]
 #[tokio::test]
 async fn a_token_service_that_cannot_be_trusted_gets_nothing(#[case] realm: &str, #[case] reason: Reason) {
     let endpoint = Hosts::default().endpoints("registry.example").unwrap().remove(0);
     let settings = Settings::default();
     let transport = super::super::transport::Transport::new(settings.clone());
-    let http = transport.client(&endpoint).unwrap();
+    let clients = transport.clients(&endpoint).unwrap();
     let gate = super::super::access::Gate {
-        client: &http,
+        clients: &clients,
         endpoint: &endpoint,
         settings: &settings,
         default_scope: String::new(),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConnection, StreamOwned};
 
+use super::tls_listener::self_signed;
 use super::*;
 
 struct TlsServer {
@@ -22,19 +22,11 @@ struct TlsServer {
 impl TlsServer {
     /// Gives everybody who shakes hands the same answer.
     fn start(answer: &'static str) -> Self {
-        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
-            .unwrap();
+        let (config, ca_pem) = self_signed("127.0.0.1");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = Arc::new(AtomicBool::new(false));
-        let (config, stopped) = (Arc::new(config), Arc::clone(&stop));
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if stopped.load(Ordering::SeqCst) {
@@ -52,7 +44,7 @@ impl TlsServer {
         });
         Self {
             address,
-            ca_pem: made.cert.pem(),
+            ca_pem,
             stop,
             thread: Some(thread),
         }
@@ -113,7 +105,8 @@ async fn trusts(#[case] hosts_toml: &str, #[case] want: Result<u64, Reason>) {
 async fn a_redirect_from_https_to_http_is_not_followed() {
     let server = TlsServer::start(TO_PLAIN_HTTP);
     let error = server.resolve("ca = \"ca.pem\"").await.unwrap_err();
-    assert!(format!("{error:?}").contains("from https to plain http"), "{error:?}");
+    assert_eq!(error.reason, Reason::Tls);
+    assert!(causes(&error).contains("from https to plain http"), "{error:?}");
     assert!(!format!("{error:?}").contains("192.0.2.1"), "{error:?}");
 }
 
