@@ -84,6 +84,7 @@ impl Conductor {
         let hosts = tools.settings.hosts_dir.clone().map(Hosts::in_dir).unwrap_or_default();
         let registry = RegistryClient::new(RegistrySettings {
             hosts,
+            mirror_logins: tools.credentials.keyring().clone(),
             ..RegistrySettings::default()
         });
         let puller = Puller {

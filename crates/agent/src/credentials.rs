@@ -57,6 +57,11 @@ impl Credentials {
         Self { keyring, ..self }
     }
 
+    /// The credentials of the node itself.
+    pub(crate) fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
     /// What the NodeImage shall show, so that others can seal for this node.
     pub(crate) fn public_key(&self) -> Option<String> {
         self.key.as_ref().map(|key| key.public().to_string())

@@ -1,6 +1,7 @@
 //! The same machinery once, on this machine, without any API: what `larder pull` does.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_api::contract::OrderId;
@@ -36,6 +37,8 @@ pub struct Request {
     pub retries: i32,
     /// Pulls at once.
     pub at_once: usize,
+    /// Where the runtime's `hosts.toml` files lie.
+    pub hosts_dir: Option<PathBuf>,
 }
 
 /// Where each image stands, in the order of the request.
@@ -51,6 +54,7 @@ pub async fn pull(
     let clock = Clock::of_this_machine();
     let settings = Settings {
         max_pulls: request.at_once,
+        hosts_dir: request.hosts_dir.clone(),
         ..Settings::new(this_node())
     };
     let (ledger, memory) = Ledger::open(None, &clock).await?;

@@ -145,8 +145,10 @@ impl Puller {
             labels: entry.sandbox.labels.clone(),
             annotations: entry.sandbox.annotations.clone(),
         };
+        let login_servers = self.registry.login_servers(image);
         let request = |auth: Option<Credential>| PullRequest {
             auth,
+            login_servers: login_servers.clone(),
             sandbox: sandbox.clone(),
             ..PullRequest::new(image.clone())
         };

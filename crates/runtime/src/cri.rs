@@ -3,13 +3,17 @@
 //! CRI tells no bytes of a running pull, has no pins and no second names, and sends no events about images. The image
 //! name goes out in the form people write (`nginx:1`, `host/x@sha256:…`): a runtime resolves short names by its own
 //! configuration, and pods on the node are resolved by the same one.
+//!
+//! A pull carries one login, for one host. Where a mirror has a login of its own, the image is therefore pulled with that
+//! login first, and with the registry's own if that is not enough. What CRI cannot do: give a login to the mirror and one
+//! to the registry within one pull, or use a mirror's login from containerd's `config.toml` beside a login of ours.
 
 mod convert;
 
 use std::{path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
-use larder_model::{ByteSize, ImageRef, Reference};
+use larder_model::{ByteSize, ImageRef, Reason, Reference};
 use larder_registry::Platform;
 use larder_runtime_proto::runtime::v1 as proto;
 use tonic::{Code, Status};
@@ -79,6 +83,38 @@ impl CriRuntime {
         self.link
             .ask(&format!("look up {image}"), images.image_status(request))
             .await
+    }
+
+    /// Pulls with the login of each mirror that has one, then with the registry's.
+    async fn pull_with_logins(&self, doing: &str, request: &PullRequest) -> Result<(), RuntimeError> {
+        let servers = &request.login_servers;
+        for mirror in &servers.mirrors {
+            let auth = auth_config(&mirror.credential, &mirror.server);
+            match self.pull_once(doing, request, Some(auth)).await {
+                // The mirror does not have the image or refuses the login, and the registry wants a login of its own.
+                // Some registries deny by "not found".
+                Err(error) if matches!(error.reason(), Reason::AuthDenied | Reason::NotFound) => {}
+                other => return other,
+            }
+        }
+        let auth = request.auth.as_ref().map(|auth| auth_config(auth, &servers.registry));
+        self.pull_once(doing, request, auth).await
+    }
+
+    async fn pull_once(
+        &self,
+        doing: &str,
+        request: &PullRequest,
+        auth: Option<proto::AuthConfig>,
+    ) -> Result<(), RuntimeError> {
+        let call = proto::PullImageRequest {
+            image: Some(spec(&request.image)),
+            auth,
+            sandbox_config: Some(sandbox_config(&request.sandbox)),
+        };
+        // No limit here: how long a pull may take is the caller's decision, who drops this future.
+        let answer = self.link.images().pull_image(call).await;
+        answer.map(drop).map_err(|status| self.link.refused(doing, &status))
     }
 
     async fn list_images(&self) -> Result<Vec<proto::Image>, Status> {
@@ -154,14 +190,7 @@ impl ImageRuntime for CriRuntime {
 
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {
         let doing = format!("pull {}", request.image);
-        let call = proto::PullImageRequest {
-            image: Some(spec(&request.image)),
-            auth: request.auth.as_ref().map(auth_config),
-            sandbox_config: Some(sandbox_config(&request.sandbox)),
-        };
-        // No limit here: how long a pull may take is the caller's decision, who drops this future.
-        let answer = self.link.images().pull_image(call).await;
-        answer.map_err(|status| self.link.refused(&doing, &status))?;
+        self.pull_with_logins(&doing, request).await?;
         let there = self
             .status(&request.image)
             .await?

@@ -38,5 +38,5 @@ pub use error::{RuntimeError, RuntimeText};
 pub use event::{ImageEvent, ImageEvents};
 pub use image::{ImageFs, LocalImage, OwnReference, Progress, PulledImage, Purpose, RuntimeVersion};
 pub use image_runtime::ImageRuntime;
-pub use larder_registry::Credential;
+pub use larder_registry::{Credential, LoginServers, MirrorLogin};
 pub use pull_request::{MARKER_ANNOTATION, PullRequest, Sandbox};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use larder_model::{Digest, ImageRef};
-use larder_registry::Credential;
+use larder_registry::{Credential, LoginServers};
 
 /// Annotation that every pull carries in its sandbox config. Key and value are OpenKruise's, its value included:
 /// registries, proxies and snapshotters filter on the pair to tell warm-up pulls from those of pods.
@@ -16,6 +16,8 @@ pub struct PullRequest {
     pub image: ImageRef,
     /// As whom. `None`: anonymously, or as the runtime itself is configured.
     pub auth: Option<Credential>,
+    /// Which hosts may get which login.
+    pub login_servers: LoginServers,
     /// What the runtime and its plugins get to see of the job.
     pub sandbox: Sandbox,
     /// The manifest or index behind the reference, where the caller already asked the registry. It only helps
@@ -33,11 +35,12 @@ pub struct Sandbox {
 }
 
 impl PullRequest {
-    /// An anonymous pull.
+    /// An anonymous pull; a login that is added goes to the registry in the image's name alone.
     pub fn new(image: ImageRef) -> Self {
         Self {
-            image,
             auth: None,
+            login_servers: LoginServers::default_for(&image),
+            image,
             sandbox: Sandbox::default(),
             hint: None,
         }

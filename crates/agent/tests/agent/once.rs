@@ -24,6 +24,7 @@ fn request(references: &[&str]) -> Request {
         timeout_seconds: 60,
         retries: 0,
         at_once: 2,
+        hosts_dir: None,
     }
 }
 

@@ -25,8 +25,9 @@ use crate::output;
 use crate::printable::Printable;
 
 pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
-    let runtime = runtime(&arguments).await?;
-    let credentials = Credentials::new(None, providers(&arguments)?).with_keyring(keyring(&arguments)?);
+    let keyring = keyring(&arguments)?;
+    let runtime = runtime(&arguments, &keyring).await?;
+    let credentials = Credentials::new(None, providers(&arguments)?).with_keyring(keyring);
     let when = if arguments.always {
         PullWhen::Always
     } else {
@@ -38,6 +39,7 @@ pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
         timeout_seconds: i32::try_from(arguments.timeout.as_secs()).unwrap_or(i32::MAX).max(1),
         retries: i32::from(arguments.retries),
         at_once: arguments.at_once.get(),
+        hosts_dir: Some(arguments.hosts_dir.clone()),
     };
     let mut display = Display::new(arguments.output, &arguments.images);
     let ended = once::pull(&request, runtime, credentials, |standings| display.show(standings)).await;
@@ -64,10 +66,11 @@ pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
     }
 }
 
-async fn runtime(arguments: &Pull) -> Result<Arc<dyn ImageRuntime>, Failure> {
+async fn runtime(arguments: &Pull, keyring: &Keyring) -> Result<Arc<dyn ImageRuntime>, Failure> {
     if let Some(folder) = &arguments.to {
         let registry = RegistryClient::new(larder_registry::Settings {
             hosts: Hosts::in_dir(&arguments.hosts_dir),
+            mirror_logins: keyring.clone(),
             ..larder_registry::Settings::default()
         });
         let opened = LayoutRuntime::open(folder, registry, Platform::of_this_machine());

@@ -31,17 +31,32 @@ pub(super) fn platform(info: &str) -> Option<Platform> {
     says.then_some(image_spec)
 }
 
+/// A login, for this server alone (`scheme://host[:port]`). What the runtimes make of that:
+///
+/// - containerd 1.6, 1.7 and 2.x: a login without a server is for every host that asks, mirrors and redirect targets
+///   included. One with a server is for hosts that equal the host and port of that URL. Without a scheme the pull fails,
+///   or nothing matches. Docker Hub is `registry-1.docker.io`.
+/// - CRI-O: does not read the server. Its library gives the login to the registry in the image's name, not to mirrors in
+///   `registries.conf`, and does not answer challenges of redirect targets. It does not read identity tokens either.
+/// - cri-dockerd: passes it on to dockerd. With the containerd image store, dockerd compares hosts as containerd does.
+///   With its older store it does not read the server: redirect targets get no login, but `registry-mirrors`, which
+///   exist for Docker Hub alone, do. CRI cannot prevent that.
+///
 /// An identity token goes out alone: containerd would take the user name beside it for a plain login.
-pub(super) fn auth_config(auth: &Credential) -> proto::AuthConfig {
+pub(super) fn auth_config(auth: &Credential, server: &str) -> proto::AuthConfig {
+    let for_server = proto::AuthConfig {
+        server_address: server.to_owned(),
+        ..proto::AuthConfig::default()
+    };
     match &auth.identity_token {
         Some(token) => proto::AuthConfig {
             identity_token: token.expose_secret().to_owned(),
-            ..proto::AuthConfig::default()
+            ..for_server
         },
         None => proto::AuthConfig {
             username: auth.username.clone(),
             password: auth.password.expose_secret().to_owned(),
-            ..proto::AuthConfig::default()
+            ..for_server
         },
     }
 }
@@ -84,7 +99,8 @@ mod tests {
     fn an_identity_token_goes_out_without_a_user_name() {
         let mut credential = Credential::basic("<token>", "");
         credential.identity_token = Some("abc".into());
-        let sent = auth_config(&credential);
+        let sent = auth_config(&credential, "https://a.io");
         assert_eq!((sent.identity_token.as_str(), sent.username.as_str()), ("abc", ""));
+        assert_eq!(sent.server_address, "https://a.io");
     }
 }

@@ -123,6 +123,7 @@ async fn a_pull_carries_name_login_labels_and_the_marker() {
     assert_eq!(call.image.as_ref().unwrap().image, format!("app@{DIGEST}"));
     let auth = call.auth.as_ref().unwrap();
     assert_eq!((auth.username.as_str(), auth.password.as_str()), ("robot", "secret"));
+    assert_eq!(auth.server_address, "https://registry-1.docker.io");
     let sandbox = call.sandbox_config.as_ref().unwrap();
     assert_eq!(sandbox.labels["team"], "a");
     assert_eq!(sandbox.annotations["note"], "b");

@@ -6,10 +6,12 @@ mod answers;
 mod blobs;
 mod events;
 mod layout;
+mod logins;
 mod pulling;
 mod readers;
 mod references;
 mod slow;
+mod stub;
 mod survival;
 
 use std::{path::Path, sync::Arc, time::Duration};
