@@ -135,6 +135,14 @@ impl Plugin {
         let request = protocol::request(&self.config.api_version, image);
         let output = exec::run(&self.program, &self.config, request, self.timeout).await?;
         let answer = protocol::answer(&output, &self.config.api_version)?;
+        if 0 < answer.broken {
+            let entries = answer.broken;
+            tracing::warn!(
+                plugin = self.config.name,
+                entries,
+                "credential provider answered with unusable entries"
+            );
+        }
         let keep = answer.cache_for.unwrap_or(self.config.default_cache_duration);
         cache.insert(answer.cache_key, image, answer.keyring.clone(), keep, Instant::now());
         Ok(answer.keyring)

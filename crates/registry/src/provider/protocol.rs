@@ -19,6 +19,8 @@ pub(super) struct Answer {
     pub(super) cache_key: CacheKey,
     /// `None`: as long as the configuration says.
     pub(super) cache_for: Option<Duration>,
+    /// How many entries of the answer were left out: their key fits no image, or they hold no password.
+    pub(super) broken: usize,
 }
 
 /// Why an answer cannot be used. Never quotes the answer, which holds passwords.
@@ -55,7 +57,7 @@ struct RawAnswer {
     #[serde(default)]
     cache_duration: Option<String>,
     #[serde(default)]
-    auth: Option<BTreeMap<String, RawAuth>>,
+    auth: Option<BTreeMap<String, Value>>,
 }
 
 #[derive(Deserialize)]
@@ -94,18 +96,27 @@ pub(super) fn answer(output: &[u8], api_version: &str) -> Result<Answer, AnswerE
         Some(text) => Some(duration::parse(&text).ok_or(AnswerError::CacheDuration)?),
         None => None,
     };
+    let given = raw.auth.unwrap_or_default();
+    let told = given.len();
+    let entries: Vec<Entry> = given.into_iter().filter_map(entry).collect();
+    let broken = told - entries.len();
     let mut keyring = Keyring::default();
-    keyring.extend(raw.auth.unwrap_or_default().into_iter().filter_map(|(key, auth)| {
-        // A key that is no pattern fits no image; the answer's other keys still count.
-        let pattern = ImagePattern::parse(&key).ok()?;
-        Some(Entry {
-            pattern,
-            credential: Credential::basic(auth.username, auth.password),
-        })
-    }));
+    keyring.extend(entries);
     Ok(Answer {
         keyring,
         cache_key,
         cache_for,
+        broken,
+    })
+}
+
+/// One entry, or `None` where it cannot be used; the answer's other entries still count. Without a password it would be
+/// sent as a login that every registry refuses, where an anonymous pull may succeed.
+fn entry((key, auth): (String, Value)) -> Option<Entry> {
+    let auth: RawAuth = serde_json::from_value(auth).ok()?;
+    let pattern = ImagePattern::parse(&key).ok()?;
+    (!auth.password.is_empty()).then(|| Entry {
+        pattern,
+        credential: Credential::basic(auth.username, auth.password),
     })
 }

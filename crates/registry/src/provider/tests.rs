@@ -1,5 +1,7 @@
 //! Plugins here are real executables: shell scripts that the test writes and makes executable.
 
+mod answers;
+
 use std::fs;
 
 use rstest::rstest;
@@ -133,6 +135,11 @@ async fn plugins_for_other_images_are_not_run() {
 #[rstest]
 #[case::fails("echo s3cret >&2; echo s3cret; exit 7", "exit status: 7")]
 #[case::talks_nonsense("echo s3cret", "not a CredentialProviderResponse")]
+#[case::says_nothing("true", "not a CredentialProviderResponse")]
+#[case::breaks_off(r#"printf '{"apiVersion":"s3cret'"#, "not a CredentialProviderResponse")]
+#[case::says_more_behind_it(&(says("Global", "", ANN) + "\necho s3cret"), "not a CredentialProviderResponse")]
+#[case::is_not_text(r"printf '\377\376s3cret'", "not a CredentialProviderResponse")]
+#[case::nested_without_end("yes '[' | head -c 100000 | tr -d '\n'", "not a CredentialProviderResponse")]
 #[case::wrong_types(r#"echo '{"auth":"s3cret"}'"#, "not a CredentialProviderResponse")]
 #[case::another_version(
     r#"echo '{"apiVersion":"x/v9","kind":"CredentialProviderResponse"}'"#,
