@@ -38,6 +38,8 @@ pub enum Reason {
     Unresponsive,
     /// The image reference cannot be read.
     InvalidReference,
+    /// What the registry sent is no usable image: a manifest that cannot be read, content of another digest.
+    InvalidImage,
     /// A pull secret that the job names does not exist.
     SecretMissing,
     /// Credentials reached the node but cannot be opened there.
@@ -67,7 +69,7 @@ pub enum Retry {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 22] = [
+    pub const ALL: [Reason; 23] = [
         Reason::AuthDenied,
         Reason::NotFound,
         Reason::NoPlatform,
@@ -83,6 +85,7 @@ impl Reason {
         Reason::RuntimeDown,
         Reason::Unresponsive,
         Reason::InvalidReference,
+        Reason::InvalidImage,
         Reason::SecretMissing,
         Reason::CredentialsUnreadable,
         Reason::NodeFull,
@@ -110,6 +113,7 @@ impl Reason {
             Reason::RuntimeDown => "RuntimeDown",
             Reason::Unresponsive => "Unresponsive",
             Reason::InvalidReference => "InvalidReference",
+            Reason::InvalidImage => "InvalidImage",
             Reason::SecretMissing => "SecretMissing",
             Reason::CredentialsUnreadable => "CredentialsUnreadable",
             Reason::NodeFull => "NodeFull",
@@ -140,6 +144,8 @@ impl Reason {
             | Reason::NoSpace
             | Reason::Stalled
             | Reason::Timeout
+            // Bytes that were damaged on the way, or by a cache, may come intact the next time.
+            | Reason::InvalidImage
             | Reason::Internal => Retry::Backoff,
             Reason::RuntimeDown
             | Reason::Unresponsive
@@ -179,6 +185,9 @@ impl Reason {
             Reason::RuntimeDown => "Look at the container runtime on the node, for example with systemctl status.",
             Reason::Unresponsive => "Check that the Larder agent runs on the node and can reach the API server.",
             Reason::InvalidReference => "Write the image as [host[:port]/]path[:tag] or path@digest, in lower case.",
+            Reason::InvalidImage => {
+                "Push the image again with a current tool, or clear the cache or proxy between the node and the registry."
+            }
             Reason::SecretMissing => "Create the pull secret in the job's namespace, or remove it from the job.",
             Reason::CredentialsUnreadable => {
                 "Nothing to do if the node's key has just changed; otherwise restart the node's agent and read its log."

@@ -15,6 +15,10 @@ pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list
 /// Media type of docker's manifest.
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
+/// Most layers that an image may have. Linux stacks at most 500 in one overlay mount; a manifest may name many thousands,
+/// each of which would cost requests.
+pub const MAX_LAYERS: usize = 1000;
+
 /// Points to some content: what it is, how large, and its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -78,6 +82,9 @@ pub enum ManifestError {
     /// Something that is no image.
     #[error("`{0}` is not the media type of an image")]
     MediaType(String),
+    /// More layers than any image has.
+    #[error("the image has {0} layers; at most {MAX_LAYERS} are supported")]
+    TooManyLayers(usize),
 }
 
 #[derive(Deserialize)]
@@ -110,13 +117,21 @@ impl Document {
         };
         match &**media_type {
             OCI_INDEX | DOCKER_LIST => Ok(Content::Index(self.read::<Index>()?.manifests)),
-            OCI_MANIFEST | DOCKER_MANIFEST => Ok(Content::Manifest(self.read()?)),
+            OCI_MANIFEST | DOCKER_MANIFEST => self.manifest(),
             _ if head.manifests.is_some() && head.media_type.is_empty() => {
                 Ok(Content::Index(self.read::<Index>()?.manifests))
             }
-            _ if head.config.is_some() && head.media_type.is_empty() => Ok(Content::Manifest(self.read()?)),
+            _ if head.config.is_some() && head.media_type.is_empty() => self.manifest(),
             other => Err(ManifestError::MediaType(other.to_owned())),
         }
+    }
+
+    fn manifest(&self) -> Result<Content, ManifestError> {
+        let manifest: Manifest = self.read()?;
+        if MAX_LAYERS < manifest.layers.len() {
+            return Err(ManifestError::TooManyLayers(manifest.layers.len()));
+        }
+        Ok(Content::Manifest(manifest))
     }
 
     fn read<'de, T: Deserialize<'de>>(&'de self) -> Result<T, ManifestError> {
@@ -222,6 +237,18 @@ mod tests {
             document(OCI_MANIFEST, "<html>").content(),
             Err(ManifestError::Unreadable(_))
         ));
+    }
+
+    #[rstest]
+    #[case(MAX_LAYERS, true)]
+    #[case(MAX_LAYERS + 1, false)]
+    #[case(30_000, false)]
+    fn layers_are_bounded(#[case] layers: usize, #[case] usable: bool) {
+        let layers = vec![CONFIG; layers].join(",");
+        let json = format!(r#"{{"schemaVersion":2,"config":{CONFIG},"layers":[{layers}]}}"#);
+        for media_type in [OCI_MANIFEST, "application/json"] {
+            assert_eq!(document(media_type, &json).content().is_ok(), usable);
+        }
     }
 
     #[test]

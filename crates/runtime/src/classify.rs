@@ -125,6 +125,28 @@ const RULES: &[(Reason, &[&str])] = &[
             "does not match the specified platform",
         ],
     ),
+    // The token service, or a proxy before it, sent a page; the parser's words would look like those of a manifest below.
+    (Reason::Unreachable, &["unable to decode token response"]),
+    (
+        Reason::InvalidImage,
+        &[
+            "unexpected commit digest",
+            "unexpected commit size",
+            "failed size validation",
+            "does not match the digest",
+            "digest did not match",
+            "verification failed for digest",
+            "invalid checksum digest",
+            "unsupported digest algorithm",
+            "invalid desc sha",
+            "invalid character",
+            "unexpected end of json input",
+            "cannot unmarshal",
+            "reports content size of zero",
+            "number of layers and diffids don't match",
+            "mismatched image rootfs and manifest layers",
+        ],
+    ),
     // Something that is missing on this node, not in the registry.
     (
         Reason::Internal,
@@ -154,7 +176,7 @@ const RULES: &[(Reason, &[&str])] = &[
     (Reason::Unreachable, &["context deadline exceeded"]),
 ];
 
-/// What to do where no reason of the closed set says it. A digest that is not met is nobody's fault on the node.
+/// What to do, beyond what the reason says. A digest that is not met is no fault of the node.
 pub(crate) fn hint(message: &str) -> Option<&'static str> {
     let damaged = [
         "unexpected commit digest",

@@ -205,7 +205,7 @@ mod tests {
             reason: classify::classify(tonic::Code::Unknown, said),
             source: RuntimeText::new(said),
         };
-        assert_eq!(error.reason(), Reason::Internal);
+        assert_eq!(error.reason(), Reason::InvalidImage);
         let text = error.runtime_text();
         assert!(
             text.starts_with(said) && text.contains("push the image again"),

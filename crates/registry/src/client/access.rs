@@ -72,7 +72,7 @@ impl Gate<'_> {
     ) -> Result<HeaderValue, RegistryError> {
         let mut url = Url::parse(realm).map_err(|error| {
             RegistryError::new(
-                Reason::Internal,
+                Reason::Unreachable,
                 "the registry names a token service that is no address",
             )
             .caused_by(error)
@@ -130,7 +130,7 @@ impl Gate<'_> {
                 }
                 return Err(error);
             }
-            body(doing, response, MAX_TOKEN_ANSWER).await
+            body(doing, response, MAX_TOKEN_ANSWER, Reason::Unreachable).await
         };
         let bytes = tokio::time::timeout(self.settings.request_timeout, answer)
             .await
@@ -141,7 +141,7 @@ impl Gate<'_> {
             .and_then(|answer| answer.token.or(answer.access_token))
             .filter(|token| !token.is_empty())
             .map(SecretString::from)
-            .ok_or_else(|| RegistryError::new(Reason::Internal, format!("{doing} brought no token")))
+            .ok_or_else(|| RegistryError::new(Reason::Unreachable, format!("{doing} brought no token")))
     }
 }
 
@@ -151,8 +151,12 @@ fn basic(credential: &Credential) -> Result<HeaderValue, RegistryError> {
 }
 
 fn sensitive(text: &str) -> Result<HeaderValue, RegistryError> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| RegistryError::new(Reason::Internal, "the token service sent a token that cannot be used"))?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        RegistryError::new(
+            Reason::Unreachable,
+            "the token service sent a token that cannot be used",
+        )
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }

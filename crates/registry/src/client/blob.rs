@@ -107,7 +107,7 @@ impl<W: AsyncWrite + Unpin> BlobWriter<W> {
              cache or proxy between node and registry",
             self.blob.digest
         );
-        Err(RegistryError::new(Reason::Internal, message))
+        Err(RegistryError::new(Reason::InvalidImage, message))
     }
 }
 
@@ -198,7 +198,7 @@ impl Repository {
             let new = &chunk[known..];
             if into.missing() < new.len() as u64 {
                 return Err(RegistryError::new(
-                    Reason::Internal,
+                    Reason::InvalidImage,
                     format!("{doing} brought more bytes than it has"),
                 ));
             }
@@ -225,7 +225,7 @@ fn bytes_to_skip(doing: &str, response: &Response, from_byte: u64) -> Result<u64
     match start.and_then(|start| start.trim().parse::<u64>().ok()) {
         Some(start) if start <= from_byte => Ok(from_byte - start),
         _ => Err(RegistryError::new(
-            Reason::Internal,
+            Reason::InvalidImage,
             format!("{doing} was answered with another range"),
         )),
     }

@@ -94,7 +94,7 @@ impl Repository {
             }
         }
         Err(RegistryError::new(
-            Reason::Internal,
+            Reason::InvalidImage,
             format!("{} is an index nested too deeply", self.image),
         ))
     }
@@ -128,13 +128,13 @@ impl Repository {
         let response = self.send(door, &read).await?;
         let headers = response.headers().clone();
         let limit = self.transport.settings.request_timeout;
-        let bytes = tokio::time::timeout(limit, body(&doing, response, MAX_DOCUMENT))
+        let bytes = tokio::time::timeout(limit, body(&doing, response, MAX_DOCUMENT, Reason::InvalidImage))
             .await
             .map_err(|_| RegistryError::new(Reason::Timeout, format!("{doing} took too long")))??;
         let said = digest_from(&headers);
         let digest = checked_digest(&bytes, reference.digest().or(said.as_ref())).ok_or_else(|| {
             RegistryError::new(
-                Reason::Internal,
+                Reason::InvalidImage,
                 format!("the manifest of {} does not have its digest", self.image),
             )
         })?;
@@ -153,7 +153,7 @@ impl Repository {
         let descriptor = &image.manifest.config;
         if (MAX_DOCUMENT as u64) < descriptor.size {
             return Err(RegistryError::new(
-                Reason::Internal,
+                Reason::InvalidImage,
                 format!("the configuration of {} is too large", self.image),
             ));
         }
@@ -191,7 +191,7 @@ impl Repository {
 
     fn unusable(&self, error: ManifestError) -> RegistryError {
         RegistryError::new(
-            Reason::Internal,
+            Reason::InvalidImage,
             format!("{} is not an image that can be used", self.image),
         )
         .caused_by(error)

@@ -260,7 +260,11 @@ async fn refused(doing: &str, response: Response) -> RegistryError {
         message: String,
     }
     let (status, retry_after) = (response.status(), retry_after(&response));
-    let page = tokio::time::timeout(Duration::from_secs(5), body(doing, response, MAX_ERROR_BODY)).await;
+    let page = tokio::time::timeout(
+        Duration::from_secs(5),
+        body(doing, response, MAX_ERROR_BODY, Reason::Unreachable),
+    )
+    .await;
     let page: Option<Page> = page
         .ok()
         .and_then(Result::ok)
@@ -286,8 +290,13 @@ pub(super) fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// A whole body, if it is not larger than it may be.
-pub(super) async fn body(doing: &str, mut response: Response, max: usize) -> Result<Bytes, RegistryError> {
+/// A whole body; one that is larger than it may be fails with this reason.
+pub(super) async fn body(
+    doing: &str,
+    mut response: Response,
+    max: usize,
+    too_large: Reason,
+) -> Result<Bytes, RegistryError> {
     let mut bytes = BytesMut::new();
     while let Some(chunk) = response
         .chunk()
@@ -295,10 +304,8 @@ pub(super) async fn body(doing: &str, mut response: Response, max: usize) -> Res
         .map_err(|error| RegistryError::from_send(doing, error))?
     {
         if max < bytes.len() + chunk.len() {
-            return Err(RegistryError::new(
-                Reason::Internal,
-                format!("{doing} brought more than {max} bytes"),
-            ));
+            let message = format!("{doing} brought more than {max} bytes");
+            return Err(RegistryError::new(too_large, message));
         }
         bytes.extend_from_slice(&chunk);
     }

@@ -214,7 +214,37 @@ use super::*;
 #[case::digests_hold_digits(
     Code::Unknown,
     "unexpected commit digest sha256:4294014290000, expected sha256:4034294040000: failed precondition",
-    Reason::Internal
+    Reason::InvalidImage
+)]
+#[case::containerd_manifest_is_no_json(
+    Code::Unknown,
+    r#"failed to pull and unpack image "r.example/app:v1": children: invalid desc sha256:b7d0: invalid character '<' looking for beginning of value"#,
+    Reason::InvalidImage
+)]
+#[case::containerd_empty_manifest(
+    Code::InvalidArgument,
+    r#"failed to pull and unpack image "r.example/app:v1": unable to fetch descriptor () which reports content size of zero: invalid argument"#,
+    Reason::InvalidImage
+)]
+#[case::containerd_lists_of_two_lengths(
+    Code::Unknown,
+    r#"failed to pull and unpack image "r.example/app:v1": number of layers and diffIDs don't match: 1 != 0"#,
+    Reason::InvalidImage
+)]
+#[case::crio_damaged_blob(
+    Code::Unknown,
+    "writing blob: storing blob to file: Digest did not match, expected sha256:aa, got sha256:bb",
+    Reason::InvalidImage
+)]
+#[case::docker_damaged_blob(
+    Code::Unknown,
+    "Error response from daemon: filesystem layer verification failed for digest sha256:aa",
+    Reason::InvalidImage
+)]
+#[case::token_service_sends_a_page(
+    Code::Unknown,
+    "failed to authorize: failed to fetch anonymous token: unable to decode token response: invalid character '<' looking for beginning of value",
+    Reason::Unreachable
 )]
 fn reasons(#[case] code: Code, #[case] message: &str, #[case] expected: Reason) {
     assert_eq!(classify(code, message), expected);

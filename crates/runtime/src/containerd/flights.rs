@@ -161,7 +161,7 @@ mod tests {
     fn settle(flights: &Flights, flight: &Flight, manifest: &str) {
         let found = Found {
             manifest: manifest.to_owned(),
-            blobs: Blobs { sizes: BTreeMap::new() },
+            blobs: Blobs { sizes: Vec::new() },
         };
         flights.found(flight.number, &Arc::new(found));
     }

@@ -1,14 +1,18 @@
 //! What a manifest says an image consists of. Pure: bytes in, list of blobs out.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
+use larder_registry::manifest::MAX_LAYERS;
 use serde::Deserialize;
+
+/// Most entries of an index that are looked at. An index has one for each platform.
+const MAX_BUILDS: usize = 100;
 
 /// The blobs of one image for one platform, each once.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Blobs {
-    /// Digest and size.
-    pub(super) sizes: BTreeMap<String, u64>,
+    /// Digest and size, in the order of the manifest, which is the order in which containerd fetches them.
+    pub(super) sizes: Vec<(String, u64)>,
 }
 
 /// A document that a reference may point to.
@@ -23,7 +27,12 @@ pub(super) enum Document {
 impl Blobs {
     /// Bytes of all blobs.
     pub(super) fn total(&self) -> u64 {
-        self.sizes.values().fold(0, |sum, size| sum.saturating_add(*size))
+        self.sizes.iter().fold(0, |sum, (_, size)| sum.saturating_add(*size))
+    }
+
+    /// Whether there are so few that each may be asked for: the manifest is a registry's word, and may name thousands.
+    pub(super) fn are_countable(&self) -> bool {
+        self.sizes.len() <= MAX_LAYERS + 1
     }
 }
 
@@ -32,11 +41,14 @@ impl Document {
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let raw: Raw = serde_json::from_slice(bytes).ok()?;
         if let Some(manifests) = raw.manifests {
-            return Some(Self::Index(manifests.into_iter().map(|child| child.digest).collect()));
+            let builds = manifests.into_iter().map(|child| child.digest);
+            return Some(Self::Index(builds.take(MAX_BUILDS).collect()));
         }
         let blobs = raw.config.into_iter().chain(raw.layers?);
+        let mut seen = HashSet::new();
+        let each_once = blobs.filter(|blob| seen.insert(blob.digest.clone()));
         Some(Self::Manifest(Blobs {
-            sizes: blobs.map(|blob| (blob.digest, blob.size)).collect(),
+            sizes: each_once.map(|blob| (blob.digest, blob.size)).collect(),
         }))
     }
 }
@@ -67,7 +79,21 @@ mod tests {
             panic!("this is a manifest");
         };
         assert_eq!(blobs.total(), 117);
-        assert_eq!(blobs.sizes.len(), 3);
+        let digests: Vec<_> = blobs.sizes.iter().map(|(digest, _)| digest.as_str()).collect();
+        assert_eq!(digests, ["sha256:c", "sha256:a", "sha256:b"]);
+        assert!(blobs.are_countable());
+    }
+
+    #[test]
+    fn an_index_of_thousands_is_cut_off() {
+        let children: Vec<_> = (0..20_000)
+            .map(|n| serde_json::json!({"digest": format!("sha256:{n}")}))
+            .collect();
+        let text = serde_json::json!({"manifests": children}).to_string();
+        let Some(Document::Index(children)) = Document::parse(text.as_bytes()) else {
+            panic!("this is an index");
+        };
+        assert_eq!(children.len(), MAX_BUILDS);
     }
 
     #[test]

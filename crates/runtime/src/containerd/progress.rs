@@ -21,6 +21,10 @@ use super::{
 };
 use crate::{Progress, PullRequest, RuntimeError};
 
+/// Most blobs that one reading asks containerd for. Blobs are fetched in order, and those that were seen complete are not
+/// asked for again, so the next reading goes on behind them.
+const LOOK_UPS: usize = 64;
+
 /// Digests of blobs on their way, each with the bytes that have arrived.
 type Downloads = HashMap<String, u64>;
 
@@ -58,6 +62,9 @@ impl<'a> Gauge<'a> {
                 None => return Ok(None),
             },
         };
+        if !found.blobs.are_countable() {
+            return Ok(None);
+        }
         let done = self.done(&flight, &found.blobs, &downloads).await?;
         Ok(Some(Progress {
             done: ByteSize(done),
@@ -74,9 +81,13 @@ impl<'a> Gauge<'a> {
         self.resolve(&target?.to_string()).await.ok().flatten().map(Arc::new)
     }
 
-    /// Bytes of those blobs that came into the store since the pull began. `None` if one of them has left it again.
+    /// Bytes of those blobs that came into the store since the pull began. `None` if one of them has left it again, or if
+    /// there are too many.
     pub(super) async fn fetched(&self, flight: &FlightGuard, found: &Found) -> Option<ByteSize> {
         let since = flight.since()?;
+        if !found.blobs.are_countable() {
+            return None;
+        }
         let mut fetched: u64 = 0;
         for (digest, size) in &found.blobs.sizes {
             let blob = self.services.blob(digest).await.ok().flatten()?;
@@ -147,12 +158,13 @@ impl<'a> Gauge<'a> {
     async fn done(&self, flight: &Flight, blobs: &Blobs, downloads: &Downloads) -> Result<u64, RuntimeError> {
         let mut done: u64 = 0;
         let mut complete = Vec::new();
+        let mut look_ups = 0..LOOK_UPS;
         for (digest, size) in &blobs.sizes {
             let arrived = if flight.complete.contains(digest) {
                 *size
             } else if let Some(offset) = downloads.get(digest) {
                 (*offset).min(*size)
-            } else if self.services.blob(digest).await?.is_some() {
+            } else if look_ups.next().is_some() && self.services.blob(digest).await?.is_some() {
                 complete.push(digest.clone());
                 *size
             } else {

@@ -5,6 +5,7 @@
 mod answers;
 mod blobs;
 mod events;
+mod hostile;
 mod layout;
 mod logins;
 mod pulling;

@@ -252,4 +252,41 @@ async fn a_manifest_without_end_is_cut_off() {
     let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
     let error = repository.image_for(&amd64()).await.unwrap_err();
     assert!(error.message.contains("brought more than"), "{error}");
+    assert_eq!(error.reason, Reason::InvalidImage);
+}
+
+#[rstest]
+#[case::page_of_a_proxy(b"<html>")]
+#[case::nothing(b"")]
+#[case::another_shape(b"[]")]
+#[case::no_layers(b"{\"config\":{}}")]
+#[case::nested_without_end(&b"[".repeat(100_000))]
+#[case::layer_without_a_digest(br#"{"config":{"mediaType":"c","size":1,"digest":"x"},"layers":[]}"#)]
+#[case::size_below_zero(br#"{"config":{"mediaType":"c","size":-1,"digest":"sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"},"layers":[]}"#)]
+#[tokio::test]
+async fn a_manifest_that_cannot_be_read_is_no_image(#[case] manifest: &[u8]) {
+    let registry = FakeRegistry::start().await;
+    let manifest = bytes::Bytes::copy_from_slice(manifest);
+    registry
+        .shelf()
+        .manifests
+        .insert("v1".into(), (OCI_MANIFEST.to_owned(), manifest));
+    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
+    let error = repository.image_for(&amd64()).await.unwrap_err();
+    assert_eq!(error.reason, Reason::InvalidImage, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_manifest_with_thousands_of_layers_costs_one_request() {
+    let registry = FakeRegistry::start().await;
+    let layers: Vec<_> = (0..20_000)
+        .map(|n| serde_json::json!({"mediaType": "l", "size": 1, "digest": format!("sha256:{n:064x}")}))
+        .collect();
+    let manifest = serde_json::json!({"schemaVersion": 2, "config": layers[0], "layers": layers});
+    registry.add_document("v1", OCI_MANIFEST, &manifest);
+    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
+    let error = repository.image_for(&amd64()).await.unwrap_err();
+    assert_eq!(error.reason, Reason::InvalidImage, "{error:?}");
+    assert!(causes(&error).contains("20000 layers"), "{error:?}");
+    assert_eq!(registry.log().len(), 1, "{:?}", registry.log());
 }

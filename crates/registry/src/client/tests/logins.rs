@@ -88,7 +88,7 @@ async fn a_token_service_is_asked_for_the_repository_and_keeps_its_own_query() {
 }
 
 #[rstest]
-#[case::not_an_address("token service", Reason::Internal)]
+#[case::not_an_address("token service", Reason::Unreachable)]
 #[case::plain_http_from_https("http://192.0.2.1/token", Reason::Tls)]
 #[case::plain_http_on_the_same_host("http://registry.example/token", Reason::Tls)]
 #[case::another_scheme("ftp://registry.example/token", Reason::Tls)]
