@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("larder-api", &["larder-model"]),
     ("larder-access", &["larder-api"]),
     ("larder-planner", &["larder-model", "larder-api"]),
+    ("larder-private-files", &[]),
     ("larder-seal", &["larder-model"]),
     ("larder-registry", &["larder-model"]),
     ("larder-runtime-proto", &[]),
@@ -24,10 +25,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["larder-model", "larder-registry", "larder-runtime-proto"],
     ),
     ("larder-telemetry", &["larder-model"]),
-    ("larder-localplane", &["larder-api"]),
+    ("larder-localplane", &["larder-api", "larder-private-files"]),
     (
         "larder-agent",
         &[
+            "larder-private-files",
             "larder-model",
             "larder-api",
             "larder-planner",
@@ -73,6 +75,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "larder-embedded",
         &[
+            "larder-private-files",
             "larder-model",
             "larder-api",
             "larder-registry",

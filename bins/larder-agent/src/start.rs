@@ -9,7 +9,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
 use larder_registry::provider::{ProviderConfig, Providers};
-use larder_seal::KeyPair;
 use larder_telemetry::{Health, Registry, logs, server};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,13 +50,15 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", args.listen))?;
     let stop = CancellationToken::new();
+    let key = larder_agent::node_key(&args.state_dir)
+        .with_context(|| format!("cannot keep state in {} (--state-dir)", args.state_dir.display()))?;
     let parts = Parts {
         client,
         runtime: RuntimeSource::Found(RuntimePlace {
             endpoint: args.runtime_endpoint.clone(),
             host_root: args.host_root.clone(),
         }),
-        credentials: Credentials::new(Some(key(&args.state_dir)?), providers(&args)?),
+        credentials: Credentials::new(Some(key), providers(&args)?),
         clock: Clock::of_this_machine(),
         metrics,
         health: health.clone(),
@@ -90,16 +91,6 @@ async fn told_to_stop() -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
-}
-
-fn key(state_dir: &Path) -> anyhow::Result<KeyPair> {
-    std::fs::create_dir_all(state_dir).with_context(|| {
-        format!(
-            "cannot make the folder {}; choose another one with --state-dir",
-            state_dir.display()
-        )
-    })?;
-    Ok(KeyPair::load_or_create(&state_dir.join("node.key"))?)
 }
 
 fn providers(args: &Args) -> anyhow::Result<Option<Providers>> {

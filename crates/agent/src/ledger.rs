@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_planner::node::{Key, Track};
+use larder_private_files::DirectoryError;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
 use self::record::{Record, StoredOrders, StoredTrack};
 use crate::clock::Clock;
+use crate::state_dir::{self, LEDGER_FILE};
 use crate::wants::Orders;
-
-const FILE: &str = "ledger.redb";
 
 /// Few small records: redb's own default would allow a gigabyte of cache.
 const CACHE_BYTES: usize = 256 * 1024;
@@ -40,6 +40,9 @@ pub enum LedgerError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// Other users can read the folder, or it cannot be made.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// Another agent uses it.
     #[error("the agent's ledger {} is in use; another agent runs with the same --state-dir", .path.display())]
     InUse {
@@ -150,7 +153,7 @@ impl Ledger {
 
 /// Opens the file where blocking does no harm.
 async fn open_beside(folder: PathBuf) -> Result<(Database, BTreeMap<String, Vec<u8>>), LedgerError> {
-    let path = folder.join(FILE);
+    let path = folder.join(LEDGER_FILE);
     let opened = tokio::task::spawn_blocking(move || open_in(&folder)).await;
     opened.map_err(|join| LedgerError::Folder {
         path,
@@ -159,11 +162,8 @@ async fn open_beside(folder: PathBuf) -> Result<(Database, BTreeMap<String, Vec<
 }
 
 fn open_in(folder: &Path) -> Result<(Database, BTreeMap<String, Vec<u8>>), LedgerError> {
-    std::fs::create_dir_all(folder).map_err(|source| LedgerError::Folder {
-        path: folder.to_owned(),
-        source,
-    })?;
-    let path = folder.join(FILE);
+    state_dir::prepare(folder)?;
+    let path = folder.join(LEDGER_FILE);
     match open_file(&path) {
         Ok(opened) => Ok(opened),
         Err(redb::Error::DatabaseAlreadyOpen) => Err(LedgerError::InUse { path }),
@@ -195,7 +195,8 @@ fn is_full(error: &std::io::Error) -> bool {
 }
 
 fn open_file(path: &Path) -> Result<(Database, BTreeMap<String, Vec<u8>>), redb::Error> {
-    let database = Database::builder().set_cache_size(CACHE_BYTES).create(path)?;
+    let file = larder_private_files::open(path).map_err(redb::Error::Io)?;
+    let database = Database::builder().set_cache_size(CACHE_BYTES).create_file(file)?;
     let transaction = database.begin_write()?;
     transaction.open_table(RECORDS)?;
     transaction.commit()?;

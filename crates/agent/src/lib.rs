@@ -31,6 +31,7 @@ mod pull;
 mod report;
 mod settings;
 mod slot;
+mod state_dir;
 mod survey;
 mod wants;
 
@@ -40,6 +41,7 @@ pub use clock::Clock;
 pub use credentials::Credentials;
 pub use metrics::Metrics;
 pub use settings::{RuntimePlace, Settings};
+pub use state_dir::{StateError, node_key};
 
 use std::sync::Arc;
 

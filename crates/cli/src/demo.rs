@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kube::Client;
-use larder_embedded::Embedded;
+use larder_embedded::{DataFolder, Embedded};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +22,7 @@ use crate::args::{Up, given};
 use crate::commands::run::follow::{self, Detail};
 use crate::commands::run::submit;
 use crate::commands::up;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::output;
 use crate::printable::{Printable, Tone};
 use image_store::ImageStores;
@@ -47,7 +47,11 @@ pub(crate) async fn run(arguments: &Up, stop: &CancellationToken) -> Result<(), 
         let folder = folder.map_err(|error| Failure::wrong(format!("the data folder cannot be used: {error}")))?;
         return play(&folder, arguments, stop).await;
     }
-    let folder = tempfile::Builder::new().prefix("larder-demo.").tempdir();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    let folder = tempfile::Builder::new()
+        .prefix("larder-demo.")
+        .permissions(private)
+        .tempdir();
     let folder = folder.map_err(|error| Failure::wrong(format!("no temporary folder can be made: {error}")))?;
     let played = play(folder.path(), arguments, stop).await;
     if played.is_err() && !stop.is_cancelled() {
@@ -57,6 +61,7 @@ pub(crate) async fn run(arguments: &Up, stop: &CancellationToken) -> Result<(), 
 }
 
 async fn play(folder: &Path, arguments: &Up, stop: &CancellationToken) -> Result<(), Failure> {
+    DataFolder::prepare(folder).map_err(|error| Failure::wrong(chain(&error)))?;
     let hosts = folder.join("certs.d");
     let registry = serve(scenario::images(), &hosts, &scenario::REGISTRIES).await?;
     let _regional = serve(scenario::regional_images(), &hosts, &scenario::REGIONAL).await?;

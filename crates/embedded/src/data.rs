@@ -1,4 +1,4 @@
-//! The data folder: what is where, and that nobody else may read it.
+//! The data folder: what is where, readable by its owner alone.
 //!
 //! ```text
 //! DATA/lock                  held by the one process that uses the folder
@@ -12,12 +12,12 @@
 //! DATA/nodes/NAME/images/    its images, where there is no container runtime
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use larder_localplane::{Identity, IdentityError};
+use larder_private_files::{self as private_files, DirectoryError, require_directory};
 use rand::Rng;
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
@@ -37,6 +37,9 @@ pub enum DataError {
         #[source]
         source: io::Error,
     },
+    /// Other users can enter it.
+    #[error(transparent)]
+    Directory(DirectoryError),
     /// The certificate of the API server can neither be made nor used.
     #[error(
         "the certificate in {folder} cannot be used; delete server.crt and server.key there, and a new one is made"
@@ -65,6 +68,15 @@ impl DataError {
     }
 }
 
+impl From<DirectoryError> for DataError {
+    fn from(error: DirectoryError) -> Self {
+        match error {
+            DirectoryError::Unusable { path, source } => Self::Unusable { path, source },
+            other => Self::Directory(other),
+        }
+    }
+}
+
 /// The data folder, ours alone until it is dropped or the process ends, however it ends.
 #[derive(Debug)]
 pub struct DataFolder {
@@ -75,11 +87,9 @@ pub struct DataFolder {
 impl DataFolder {
     /// Opens the folder, or makes it, and keeps others out.
     pub fn open(folder: &Path) -> Result<Self, DataError> {
-        make(folder)?;
+        Self::prepare(folder)?;
         let path = folder.join("lock");
-        let mut options = OpenOptions::new();
-        let lock = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let lock = lock.map_err(DataError::at(&path))?;
+        let lock = private_files::open(&path).map_err(DataError::at(&path))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self {
                 folder: folder.to_owned(),
@@ -90,6 +100,11 @@ impl DataFolder {
             }),
             Err(TryLockError::Error(error)) => Err(DataError::at(&path)(error)),
         }
+    }
+
+    /// Makes the folder, or makes sure that other users cannot enter it.
+    pub fn prepare(folder: &Path) -> Result<(), DataError> {
+        Ok(require_directory(folder)?)
     }
 
     /// Where it is.
@@ -109,9 +124,7 @@ impl DataFolder {
         if long {
             fs::rename(&path, path.with_extension("log.1")).map_err(DataError::at(&path))?;
         }
-        let mut options = OpenOptions::new();
-        let opened = options.append(true).create(true).mode(0o600).open(&path);
-        opened.map_err(DataError::at(&path))
+        private_files::append(&path).map_err(DataError::at(&path))
     }
 
     /// The file of all objects.
@@ -122,17 +135,17 @@ impl DataFolder {
     /// The folder of one node.
     pub(crate) fn node(&self, name: &str) -> Result<PathBuf, DataError> {
         let folder = self.folder.join("nodes").join(name);
-        make(&folder)?;
+        require_directory(&folder)?;
         Ok(folder)
     }
 
     /// The token of this folder; the same after a restart.
     pub(crate) fn token(&self) -> Result<SecretString, DataError> {
         let path = self.folder.join("token");
-        match fs::read_to_string(&path) {
+        match private_files::read_to_string(&path) {
             Ok(token) if !token.trim().is_empty() => Ok(SecretString::from(token.trim().to_owned())),
-            Ok(_) => self.new_token(&path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.new_token(&path),
+            Ok(_) => new_token(&path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => new_token(&path),
             Err(error) => Err(DataError::at(&path)(error)),
         }
     }
@@ -140,7 +153,8 @@ impl DataFolder {
     /// The certificate of this folder; the same after a restart, so that kubeconfigs that were copied go on working.
     pub(crate) fn identity(&self) -> Result<Identity, DataError> {
         let (certificate, key) = (self.folder.join("server.crt"), self.folder.join("server.key"));
-        if let (Ok(certificate), Ok(key)) = (fs::read_to_string(&certificate), fs::read_to_string(&key)) {
+        let read = private_files::read_to_string;
+        if let (Ok(certificate), Ok(key)) = (read(&certificate), read(&key)) {
             return Ok(Identity {
                 certificate,
                 key: SecretString::from(key),
@@ -150,66 +164,54 @@ impl DataFolder {
             folder: self.folder.clone(),
             source,
         })?;
-        self.write(&key, made.key.expose_secret())?;
-        self.write(&certificate, &made.certificate)?;
+        write(&key, made.key.expose_secret())?;
+        write(&certificate, &made.certificate)?;
         Ok(made)
     }
 
     /// Where the API server listened last, if that can be read.
     pub(crate) fn last_port(&self) -> Option<u16> {
-        let text = fs::read_to_string(self.folder.join("port")).ok()?;
+        let text = private_files::read_to_string(&self.folder.join("port")).ok()?;
         text.trim().parse().ok().filter(|port| 0 < *port)
     }
 
     pub(crate) fn remember_port(&self, port: u16) -> Result<(), DataError> {
-        self.write(&self.folder.join("port"), &port.to_string())
+        write(&self.folder.join("port"), &port.to_string())
     }
 
     /// Writes the kubeconfig, and says where.
     pub(crate) fn write_kubeconfig(&self, text: &SecretString) -> Result<PathBuf, DataError> {
         let path = self.folder.join("kubeconfig");
-        self.write(&path, text.expose_secret())?;
+        write(&path, text.expose_secret())?;
         Ok(path)
-    }
-
-    fn new_token(&self, path: &Path) -> Result<SecretString, DataError> {
-        let token: String = rand::rng()
-            .sample_iter(rand::distr::Alphanumeric)
-            .take(43)
-            .map(char::from)
-            .collect();
-        self.write(path, &token)?;
-        Ok(SecretString::from(token))
-    }
-
-    /// Whole or not at all, and for the owner alone.
-    fn write(&self, path: &Path, text: &str) -> Result<(), DataError> {
-        let unfinished = self.folder.join(".unfinished");
-        let written = || -> io::Result<()> {
-            let mut options = OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&unfinished)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&unfinished, path)
-        };
-        written().map_err(DataError::at(path))
     }
 }
 
-fn make(folder: &Path) -> Result<(), DataError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(DataError::at(folder))
+fn new_token(path: &Path) -> Result<SecretString, DataError> {
+    let token: String = rand::rng()
+        .sample_iter(rand::distr::Alphanumeric)
+        .take(43)
+        .map(char::from)
+        .collect();
+    write(path, &token)?;
+    Ok(SecretString::from(token))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), DataError> {
+    private_files::write(path, text.as_bytes()).map_err(DataError::at(path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
+
+    /// A folder that is there already, and private.
+    fn folder() -> tempfile::TempDir {
+        let private = fs::Permissions::from_mode(0o700);
+        tempfile::Builder::new().permissions(private).tempdir().unwrap()
+    }
 
     #[test]
     fn the_token_stays_and_only_the_owner_reads_it() {
@@ -223,8 +225,17 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_cannot_be_read_is_none() {
+    fn a_folder_that_others_can_enter_is_refused_with_the_command_that_fixes_it() {
         let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let error = DataFolder::open(folder.path()).map(drop).unwrap_err();
+        let command = format!("run: chmod 700 {}", folder.path().display());
+        assert!(error.to_string().ends_with(&command), "{error}");
+    }
+
+    #[test]
+    fn a_port_that_cannot_be_read_is_none() {
+        let folder = folder();
         let data = DataFolder::open(folder.path()).unwrap();
         assert_eq!(data.last_port(), None);
         data.remember_port(4711).unwrap();
@@ -246,7 +257,7 @@ mod tests {
 
     #[test]
     fn nobody_else_gets_in_until_it_is_free() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let first = DataFolder::open(folder.path()).unwrap();
         let error = DataFolder::open(folder.path()).map(drop).unwrap_err();
         assert!(
@@ -259,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_long_log_is_put_aside() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let data = DataFolder::open(folder.path()).unwrap();
         data.open_log().unwrap().set_len(LOG_BYTES_MAX + 1).unwrap();
         let mut log = data.open_log().unwrap();

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource};
+use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, StateError};
 use larder_model::NodeName;
 use larder_registry::hosts::Hosts;
 use larder_registry::{Platform, RegistryClient};
 use larder_runtime::RuntimeError;
 use larder_runtime::detect::detect;
 use larder_runtime::layout::LayoutRuntime;
-use larder_seal::{KeyFileError, KeyPair};
 use larder_telemetry::Health;
 use serde_json::json;
 use thiserror::Error;
@@ -52,18 +51,15 @@ pub(crate) struct RunningNode {
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// Its key.
-    #[error("its key cannot be had")]
-    Key(#[from] KeyFileError),
+    /// Its key, or the directory that holds it.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// Its folder of images.
     #[error("its folder of images cannot be used")]
     Folder(#[from] RuntimeError),
     /// Its Node object.
     #[error("its Node object cannot be written")]
     Object(#[from] kube::Error),
-    /// Its state.
-    #[error("its state folder cannot be made")]
-    State(#[from] std::io::Error),
 }
 
 impl Node {
@@ -75,8 +71,7 @@ impl Node {
         stop: CancellationToken,
     ) -> Result<RunningNode, NodeError> {
         let state = folder.join("state");
-        std::fs::create_dir_all(&state)?;
-        let key = KeyPair::load_or_create(&state.join("node.key"))?;
+        let key = larder_agent::node_key(&state)?;
         let runtime = self.runtime(folder, hosts).await?;
         self.register(client).await?;
         let settings = larder_agent::Settings {

@@ -82,9 +82,27 @@ async fn an_empty_home_is_no_home() {
 }
 
 #[tokio::test]
+async fn a_data_folder_that_others_can_enter_is_refused_with_the_command_that_fixes_it() {
+    let larder = surroundings();
+    let data = larder.home.path().canonicalize().unwrap().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let sentence = larder.run(&["up", "--data", "data"]).await.badly(2);
+    assert_eq!(
+        sentence,
+        format!(
+            "other users can enter the directory {path} (mode 0755), which holds secrets; run: chmod 700 {path}",
+            path = data.display()
+        )
+    );
+}
+
+#[tokio::test]
 async fn objects_that_cannot_be_read_are_named_with_what_to_do() {
     let larder = surroundings();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::create_dir(larder.home.path().join("data")).unwrap();
+    std::fs::set_permissions(larder.home.path().join("data"), private).unwrap();
     larder.write("data/objects.redb", &"not a database".repeat(1000));
     let sentence = larder.run(&["up", "--data", "data"]).await.badly(2);
     let file = larder.home.path().canonicalize().unwrap().join("data/objects.redb");

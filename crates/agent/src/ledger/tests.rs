@@ -103,13 +103,47 @@ async fn a_second_agent_on_the_same_folder_is_told() {
 async fn a_damaged_file_is_put_aside() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
-        folder.path().join(FILE),
+        folder.path().join(LEDGER_FILE),
         "no database at all, but long enough to look at",
     )
     .unwrap();
     let (_, memory) = Ledger::open(Some(folder.path()), &clock("boot", 1)).await.unwrap();
     assert_eq!(memory.orders, Orders::Unknown);
     assert!(folder.path().join("ledger.redb.unreadable").exists());
+}
+
+#[tokio::test]
+async fn the_ledger_is_readable_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let open_mode = std::fs::Permissions::from_mode(0o755);
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::set_permissions(&state, open_mode.clone()).unwrap();
+    drop(Ledger::open(Some(&state), &clock("boot", 1)).await.unwrap());
+    assert_eq!((mode(&state), mode(&state.join(LEDGER_FILE))), (0o700, 0o600));
+
+    std::fs::write(state.join("of-another-program"), "").unwrap();
+    std::fs::set_permissions(&state, open_mode).unwrap();
+    let Err(error) = Ledger::open(Some(&state), &clock("boot", 1)).await else {
+        panic!("a directory that others can read is used");
+    };
+    let command = format!("run: chmod 700 {}", state.display());
+    assert!(error.to_string().contains(&command), "{error}");
+}
+
+#[tokio::test]
+async fn a_ledger_behind_a_symbolic_link_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, "").unwrap();
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, state.join(LEDGER_FILE)).unwrap();
+    drop(Ledger::open(Some(&state), &clock("boot", 1)).await.unwrap());
+    assert_eq!(std::fs::metadata(&elsewhere).unwrap().len(), 0);
+    assert!(std::fs::symlink_metadata(state.join(LEDGER_FILE)).unwrap().is_file());
 }
 
 /// A store on a disk that is full.

@@ -67,7 +67,8 @@ pub(crate) struct Disk {
 impl Disk {
     /// Opens or creates the file and reads everything in it.
     pub(crate) fn open(path: &Path, registry: &Registry) -> Result<(Self, Loaded), DiskError> {
-        let database = Database::create(path)?;
+        let file = larder_private_files::open(path).map_err(redb::Error::Io)?;
+        let database = Database::builder().create_file(file)?;
         let transaction = database.begin_write()?;
         {
             let mut counters = transaction.open_table(COUNTERS)?;
