@@ -26,9 +26,18 @@ pub(crate) fn json_response(status: StatusCode, body: impl Into<Body>) -> Respon
     response
 }
 
+/// The most bytes of warnings in one answer, as in kube-apiserver; an object can have more unknown fields than an
+/// answer can have headers.
+const MAX_WARNING_BYTES: usize = 4 << 10;
+
 /// Adds what the client should know beside the answer.
 pub(crate) fn warn(mut response: Response, warnings: &[String]) -> Response {
+    let mut size = 0;
     for warning in warnings {
+        size += warning.len();
+        if MAX_WARNING_BYTES < size {
+            break;
+        }
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(header::WARNING, value);

@@ -252,6 +252,15 @@ impl ApiError {
         )
     }
 
+    /// 413: a JSON patch has too many operations.
+    pub fn too_many_operations(limit: usize, given: usize) -> Self {
+        Self::plain(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: The allowed maximum operations in a JSON patch is {limit}, got {given}"),
+        )
+    }
+
     /// 415: the body is in a format this endpoint does not read.
     pub fn unsupported_media_type(accepted: &str) -> Self {
         Self::plain(

@@ -3,7 +3,6 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +19,10 @@ use crate::{
 
 /// Requests that one sync may serve.
 const BATCH: usize = 512;
+
+/// The largest object in bytes of JSON, as etcd limits a request. Without it, patch after patch could make an object as
+/// large as the memory.
+const MAX_OBJECT_BYTES: usize = 3 << 19;
 
 /// What to do with an object.
 #[derive(Debug)]
@@ -199,8 +202,13 @@ impl<'a> Batch<'a> {
             }
         };
         let existed = self.lookup(&key).is_some();
-        self.next += 1;
         let stored = self.store(&key, object);
+        // An object that an earlier version stored can be deleted whatever its size.
+        if !removed && !stored.deleting && MAX_OBJECT_BYTES < stored.tail().len() {
+            answer(reply, Err(ApiError::too_large(MAX_OBJECT_BYTES)));
+            return;
+        }
+        self.next = stored.revision;
         self.overlay
             .insert(key.clone(), (!removed).then(|| Arc::clone(&stored)));
         self.pending.push(Pending {
@@ -216,11 +224,11 @@ impl<'a> Batch<'a> {
     }
 
     fn store(&self, key: &Key, mut object: Object) -> Shared {
-        let revision = Value::String(self.next.to_string());
-        object::set_meta(&mut object, "resourceVersion", Some(revision));
+        let revision = self.next + 1;
+        object::set_meta(&mut object, "resourceVersion", Some(revision.to_string().into()));
         let resource = self.shared.registry.get(key.resource);
         let written = self.shared.clock.now().as_millisecond();
-        Arc::new(Stored::new(resource, object, self.next, written))
+        Arc::new(Stored::new(resource, object, revision, written))
     }
 }
 

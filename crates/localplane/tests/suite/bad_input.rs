@@ -220,6 +220,34 @@ async fn a_body_beyond_three_mebibytes_is_refused() {
 }
 
 #[tokio::test]
+async fn an_object_does_not_grow_beyond_what_etcd_would_take() {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    let names: Vec<String> = (0..2_000).map(|number| format!("{number:0>990}")).collect();
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    requests.post("/api/v1/nodes", &node).await.ok();
+    node["status"] = json!({"images": [{"names": names}]});
+    let (reason, message) = requests.put("/api/v1/nodes/n/status", &node).await.refused(413);
+    assert_eq!(
+        (reason.as_str(), message.as_str()),
+        ("RequestEntityTooLarge", "Request entity too large: limit is 1572864")
+    );
+    requests.delete("/api/v1/nodes/n", &json!({})).await.ok();
+}
+
+#[tokio::test]
+async fn more_unknown_fields_than_there_can_be_headers_are_no_trouble() {
+    let plane = plane().await;
+    let mut object = node_image("n");
+    for number in 0..40_000 {
+        object["spec"][format!("unknown{number}")] = 1.into();
+    }
+    let answer = Requests::to(&plane).post(NODE_IMAGES, &object).await;
+    assert!((1..200).contains(&answer.warnings.len()), "{}", answer.warnings.len());
+    assert_eq!(answer.ok()["spec"], json!({}));
+}
+
+#[tokio::test]
 async fn an_answer_in_protobuf_alone_cannot_be_had() {
     let plane = plane().await;
     let headers = [("accept", "application/vnd.kubernetes.protobuf")];

@@ -41,6 +41,26 @@ async fn by_operations(
     assert_eq!(patched.pointer(path).cloned().unwrap_or_default(), want);
 }
 
+/// A patch of less than a kilobyte that would make an object of hundreds of megabytes.
+#[rstest]
+#[tokio::test]
+async fn copies_that_double_an_object_are_refused(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
+    let server = target.server().await;
+    let (resource, object) = create(&server).await;
+    let annotation = json!({"op": "add", "path": "/metadata/annotations", "value": {"a": "x".repeat(5_000)}});
+    let copies =
+        (0..16).map(|number| json!({"op": "copy", "from": "/metadata", "path": format!("/metadata/m{number}")}));
+    let patch = Value::Array(std::iter::once(annotation).chain(copies).collect());
+    let message = server
+        .patch(resource, name_of(&object), JSON_PATCH, &patch)
+        .await
+        .refused(422);
+    assert_eq!(
+        message,
+        "the server rejected our request due to an error in our request"
+    );
+}
+
 #[rstest]
 #[case::path_that_is_not_there(json!([{"op": "replace", "path": "/spec/nothing/here", "value": 1}]), 422)]
 #[case::removes_what_is_not_there(json!([{"op": "remove", "path": "/spec/pin"}]), 422)]
