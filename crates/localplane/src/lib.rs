@@ -54,7 +54,7 @@ pub use faults::{FaultLayer, FaultService, Faults};
 pub use identity::{Identity, IdentityError};
 pub use registry::RegistryError;
 pub use schema::SchemaError;
-pub use server::{ListenError, Listening};
+pub use server::{Limits, ListenError, Listening};
 pub use service::LocalService;
 pub use store::DiskError;
 pub use watch::History;
@@ -72,6 +72,8 @@ pub struct Config {
     pub history: History,
     /// How long an Event lives after its last write.
     pub event_ttl: Duration,
+    /// Limits on connections from the network.
+    pub limits: Limits,
 }
 
 impl Config {
@@ -83,6 +85,7 @@ impl Config {
             clock: Clock::System,
             history: History::default(),
             event_ttl: Duration::from_hours(1),
+            limits: Limits::default(),
         }
     }
 }
@@ -104,6 +107,7 @@ pub enum StartError {
 /// The running server. Stops when dropped; [`Localplane::shutdown`] also waits for it.
 pub struct Localplane {
     router: Router,
+    limits: Limits,
     stop: CancellationToken,
     writer: JoinHandle<()>,
     cleaner: JoinHandle<()>,
@@ -149,6 +153,7 @@ impl Localplane {
         });
         Ok(Self {
             router: router::router(plane),
+            limits: config.limits,
             stop,
             writer,
             cleaner,
@@ -173,7 +178,8 @@ impl Localplane {
         address: SocketAddr,
         tokens: Tokens,
     ) -> Result<Listening, ListenError> {
-        server::listen(self.router.clone(), address, tokens, identity, self.stop.clone()).await
+        let router = self.router.clone();
+        server::listen(router, address, tokens, identity, self.limits, self.stop.clone()).await
     }
 
     /// Ends watches, finishes the writes under way, closes the file.

@@ -2,51 +2,27 @@
 //!
 //! TLS because kubectl sends a token over nothing else; the certificate signs itself and is trusted through the kubeconfig.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+mod connections;
+mod middleware;
 
-use axum::{
-    Router,
-    body::Body,
-    extract::{Request, State},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
-};
+use std::{io, net::SocketAddr, sync::Arc};
+
+use axum::{Router, middleware::from_fn, middleware::from_fn_with_state};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use bytes::BytesMut;
-use futures::StreamExt;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::{conn::auto, graceful::GracefulShutdown},
-    service::TowerToHyperService,
-};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinHandle,
-    time::timeout,
-};
-use tokio_rustls::TlsAcceptor;
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+
+pub use connections::Limits;
 
 use crate::{
     auth::Tokens,
-    error::ApiError,
-    handlers::BODY_LIMIT,
     identity::{Identity, IdentityError},
 };
 
-/// A body that is too large is read up to here, so that its sender hears the refusal.
-const READ_LIMIT: usize = 8 * BODY_LIMIT;
-
-/// A client that has not said what it wants by then is not coming.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// Answers under way may take this long after the server was asked to stop.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// Pause after the system refused a connection, usually for want of file descriptors.
-const REFUSED: Duration = Duration::from_millis(100);
+/// Requests whose bodies may be in memory at the same time; further ones wait.
+const BODIES_IN_MEMORY: usize = 64;
 
 /// Why the server does not listen.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +102,7 @@ pub(crate) async fn listen(
     address: SocketAddr,
     tokens: Tokens,
     identity: &Identity,
+    limits: Limits,
     stop: CancellationToken,
 ) -> Result<Listening, ListenError> {
     if !address.ip().is_loopback() {
@@ -135,111 +112,18 @@ pub(crate) async fn listen(
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let acceptor = identity.acceptor()?;
+    // The last layer sees a request first.
     let router = router
-        .layer(middleware::from_fn_with_state(tokens, authenticate))
-        .layer(middleware::from_fn(read_body));
-    let task = tokio::spawn(accept(listener, acceptor, router, stop));
+        .layer(from_fn_with_state(
+            Arc::new(Semaphore::new(BODIES_IN_MEMORY)),
+            middleware::read_body,
+        ))
+        .layer(from_fn_with_state(tokens, middleware::authenticate))
+        .layer(from_fn(middleware::count_request));
+    let task = tokio::spawn(connections::accept(listener, acceptor, router, limits, stop));
     Ok(Listening {
         address,
         certificate: identity.certificate.clone(),
         task,
     })
-}
-
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router, stop: CancellationToken) {
-    let graceful = Arc::new(GracefulShutdown::new());
-    loop {
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "accepting a connection failed");
-                    tokio::time::sleep(REFUSED).await;
-                    continue;
-                }
-            },
-            () = stop.cancelled() => break,
-        };
-        let connection = connection(stream, acceptor.clone(), router.clone(), graceful.watcher());
-        tokio::spawn(connection);
-    }
-    drop(listener);
-    let Ok(graceful) = Arc::try_unwrap(graceful) else {
-        return;
-    };
-    if timeout(FAREWELL, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some clients did not close their connections in time");
-    }
-}
-
-async fn connection(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    router: Router,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    // Watch events are small and urgent.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(
-            error = &error as &dyn std::error::Error,
-            "a connection keeps gathering small packets"
-        );
-    }
-    let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "a client broke off the TLS handshake"
-            );
-            return;
-        }
-        Err(_) => return,
-    };
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    // One client may hold a watch for each of a thousand objects over one connection.
-    builder.http2().max_concurrent_streams(10_000);
-    let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    if let Err(error) = watcher.watch(serving.into_owned()).await {
-        tracing::debug!(
-            error = error.as_ref() as &dyn std::error::Error,
-            "a connection ended early"
-        );
-    }
-}
-
-/// Reads a request to its end before anything is answered. Over HTTP/2 an answer that comes earlier ends in a reset of the
-/// stream, and the client loses the answer.
-async fn read_body(request: Request<Body>, next: Next) -> Response {
-    let (head, body) = request.into_parts();
-    let mut kept = BytesMut::new();
-    let mut seen = 0;
-    let mut pieces = body.into_data_stream();
-    while let Some(piece) = pieces.next().await {
-        let Ok(piece) = piece else {
-            return ApiError::bad_request("the request broke off").into_response();
-        };
-        seen += piece.len();
-        // What is beyond the limit is refused by its length, whatever it holds.
-        if kept.len() <= BODY_LIMIT {
-            kept.extend_from_slice(&piece);
-        }
-        if READ_LIMIT < seen {
-            break;
-        }
-    }
-    next.run(Request::from_parts(head, Body::from(kept.freeze()))).await
-}
-
-async fn authenticate(State(tokens): State<Tokens>, mut request: Request<Body>, next: Next) -> Response {
-    let open = matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz" | "/version");
-    match tokens.user(request.headers()) {
-        Some(user) => {
-            let user = user.clone();
-            request.extensions_mut().insert(user);
-            next.run(request).await
-        }
-        None if open => next.run(request).await,
-        None => ApiError::unauthorized().into_response(),
-    }
 }

@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod connections;
 mod crash;
 mod deletion;
 mod faults;
