@@ -8,7 +8,10 @@ use futures::stream;
 use http::StatusCode;
 use rand::Rng;
 use serde_json::{Value, json};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::{
+    sync::mpsc::error::TryRecvError,
+    time::{Instant, Interval, MissedTickBehavior, interval, sleep_until},
+};
 
 use super::{
     Asked,
@@ -120,6 +123,10 @@ struct Watching {
     send_end: bool,
     columns_sent: bool,
     bookmarks: Option<Interval>,
+    /// A bookmark is due; everything up to this revision was in the queue when it was read.
+    bookmark_due: Option<u64>,
+    /// The revision of the last event that was taken from the queue.
+    taken: u64,
     deadline: Instant,
     finished: bool,
 }
@@ -149,6 +156,8 @@ impl Watching {
             send_end,
             columns_sent: false,
             bookmarks,
+            bookmark_due: None,
+            taken: 0,
             deadline,
             finished: false,
         }
@@ -184,10 +193,20 @@ impl Watching {
             } else if self.send_end {
                 self.send_end = false;
                 Some(self.bookmark(self.subscription.revision, true))
-            } else if let Ok(event) = self.subscription.events.try_recv() {
-                self.render(&event)
             } else {
-                return;
+                match self.subscription.events.try_recv() {
+                    Ok(event) => self.take(&event),
+                    // The queue was never full, or the sender would be gone: nothing before this revision is missing.
+                    Err(TryRecvError::Empty) => match self.bookmark_due.take() {
+                        Some(revision) => Some(self.bookmark(revision.max(self.taken), false)),
+                        None => return,
+                    },
+                    Err(TryRecvError::Disconnected) => {
+                        self.finished = true;
+                        let error = ApiError::expired("the watch fell too far behind and lost events; list again");
+                        Some(error_frame(&error).into())
+                    }
+                }
             };
             if let Some(frame) = frame {
                 size += frame.len();
@@ -205,27 +224,21 @@ impl Watching {
             }
         };
         tokio::select! {
+            // A closed queue is reported by `gather`.
             event = self.subscription.events.recv() => if let Some(event) = event {
-                let frame = self.render(&event);
+                let frame = self.take(&event);
                 self.ready.extend(frame);
-            } else {
-                let error = ApiError::expired("the watch fell too far behind and lost events; list again");
-                self.ready.push_back(error_frame(&error).into());
-                self.finished = true;
             },
-            () = tick => {
-                // Everything up to this revision is in the queue already; what is there goes first.
-                let revision = self.subscription.published();
-                while let Ok(event) = self.subscription.events.try_recv() {
-                    let frame = self.render(&event);
-                    self.ready.extend(frame);
-                }
-                let frame = self.bookmark(revision, false);
-                self.ready.push_back(frame);
-            }
+            () = tick => self.bookmark_due = Some(self.subscription.published()),
             () = sleep_until(self.deadline) => self.finished = true,
             () = stop.cancelled() => self.finished = true,
         }
+    }
+
+    /// An event from the queue, as this watch's selector sees it.
+    fn take(&mut self, event: &Event) -> Option<Bytes> {
+        self.taken = event.revision();
+        self.render(event)
     }
 
     /// The event as this watch's selector sees it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use larder_localplane::{Clock, Config, Localplane};
 use serde_json::json;
 
-use crate::http::{NODE_IMAGES, Requests, revision};
+use crate::http::{NODE_IMAGES, Requests, node_image, revision};
 
 async fn plane() -> Localplane {
     let mut config = Config::new(larder_api::crds());
@@ -50,4 +50,35 @@ async fn a_quiet_watch_is_told_the_revision_once_a_minute() {
     assert_eq!(watch.next().await.unwrap()["type"], "BOOKMARK");
     assert!(watch.next().await.is_none());
     assert_eq!(start.elapsed().as_secs(), 150);
+}
+
+/// A client that starts again from a bookmark must not miss what the server dropped.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_lost_events_gets_no_bookmark_beyond_them() {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    // Which of several things that are due comes first is left to chance.
+    for round in 0..10 {
+        let path = format!("{NODE_IMAGES}?watch=1&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion=0");
+        let name = format!("n{round}");
+        let mut watch = requests
+            .watch(&format!("{path}&fieldSelector=metadata.name%3D{name}"))
+            .await;
+        requests.post(NODE_IMAGES, &node_image(&name)).await.ok();
+        for change in 0..1_100 {
+            let label = json!({"metadata": {"labels": {"change": change.to_string()}}});
+            requests.merge(&format!("{NODE_IMAGES}/{name}"), &label).await.ok();
+        }
+        // Now the bookmark is due and the time of the watch is over.
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        let mut told = 0;
+        while let Some(event) = watch.next().await {
+            match event["type"].as_str().unwrap() {
+                "BOOKMARK" => assert!(revision(&event["object"]) <= told, "{event} after {told}"),
+                "ERROR" => assert_eq!(event["object"]["code"], 410),
+                _ => told = revision(&event["object"]),
+            }
+        }
+        assert!(0 < told);
+    }
 }
