@@ -1,7 +1,8 @@
-//! Generates the gRPC code of `larder-runtime-proto` from its `.proto` files, without `protoc`.
+//! Generates the gRPC code of `larder-runtime-proto` and the message descriptions of `larder-localplane` from their
+//! `.proto` files, without `protoc`.
 //!
-//! The result is checked in, so that building Larder does not need this. With `check` nothing is written: it fails when
-//! the checked-in code is not what the `.proto` files give.
+//! The results are checked in, so that a build of Larder does not need this. With `check` nothing is written: it fails
+//! when a checked-in file is not what the `.proto` files give.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +25,33 @@ const PROTO_FILES: [&str; 6] = [
 /// Messages that hold a secret. Their `Debug` is written by hand in the crate and shows none.
 const HOLDS_SECRETS: [&str; 1] = [".runtime.v1.AuthConfig"];
 
-/// Writes `crates/runtime-proto/src/generated`, or with `check` compares it.
+/// The descriptions of the Kubernetes kinds that the embedded API server reads in protobuf.
+const KUBERNETES: (&str, &str) = ("crates/localplane/proto", "kubernetes.proto");
+const KUBERNETES_DESCRIPTORS: &str = "crates/localplane/src/protobuf/kubernetes.binpb";
+
+/// Writes everything that comes from `.proto` files, or with `check` compares it.
 pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
+    grpc_code(root, check)?;
+    kubernetes_descriptors(root, check)
+}
+
+fn kubernetes_descriptors(root: &Path, check: bool) -> Result<()> {
+    let (folder, file) = KUBERNETES;
+    let mut compiler = protox::Compiler::new([root.join(folder)])?;
+    compiler.include_source_info(false).open_file(file)?;
+    let wanted = compiler.encode_file_descriptor_set();
+    let path = root.join(KUBERNETES_DESCRIPTORS);
+    if fs::read(&path).is_ok_and(|present| present == wanted) {
+        return Ok(());
+    }
+    if check {
+        bail!("{KUBERNETES_DESCRIPTORS} is out of date: run `cargo xtask codegen` and commit the result");
+    }
+    fs::create_dir_all(path.parent().unwrap_or(root))?;
+    fs::write(&path, wanted).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn grpc_code(root: &Path, check: bool) -> Result<()> {
     let crate_dir = root.join("crates/runtime-proto");
     let checked_in = crate_dir.join("src/generated");
     // A folder of its own for each run: two may run at once.

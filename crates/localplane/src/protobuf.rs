@@ -1,10 +1,14 @@
-//! Reading the protobuf form of the few kinds that kubectl creates with it: `kubectl create namespace`, `secret`,
-//! `configmap` and `serviceaccount`. Answers are always JSON, which every such client accepts too.
+//! Reading the protobuf form of the built-in kinds, which typed Go clients write by default. Answers are always JSON, which
+//! every such client accepts too.
 //!
-//! Driven by tables of field numbers. A field that is not in its table makes the body unreadable: nothing is dropped in
-//! silence.
+//! The messages are described in `proto/kubernetes.proto`. Like kube-apiserver, this drops fields that it does not know.
+
+use std::sync::LazyLock;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use jiff::Timestamp;
+use prost_reflect::{DescriptorPool, DynamicMessage, MapKey, ReflectMessage, Value as Field};
 use serde_json::{Map, Value, json};
 
 /// The media type.
@@ -13,231 +17,114 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// What every such body starts with.
 const MAGIC: &[u8] = b"k8s\0";
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Integer,
-    Flag,
-    Bytes,
-    Time,
-    Message(&'static [Field]),
-    /// A map from text to text or bytes.
-    Map(&'static [Field]),
-    /// Read over on purpose.
-    Skipped,
-}
+/// Fields whose own fields stand directly in the object that contains them, in JSON.
+const INLINE: [&str; 4] = [
+    "ephemeralContainerCommon",
+    "handler",
+    "localObjectReference",
+    "volumeSource",
+];
 
-struct Field {
-    number: u64,
-    name: &'static str,
-    kind: Kind,
-    repeated: bool,
-}
+/// The compiled `proto/kubernetes.proto`, written by `cargo xtask codegen`.
+static DESCRIPTORS: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    DescriptorPool::decode(include_bytes!("protobuf/kubernetes.binpb").as_slice()).unwrap_or_default()
+});
 
-const fn one(number: u64, name: &'static str, kind: Kind) -> Field {
-    Field {
-        number,
-        name,
-        kind,
-        repeated: false,
+/// The object in `body` as JSON, or `None` if its kind has no protobuf form, or it is damaged.
+pub(crate) fn decode(body: &Bytes) -> Option<Value> {
+    if !body.starts_with(MAGIC) {
+        return None;
     }
-}
-
-const fn many(number: u64, name: &'static str, kind: Kind) -> Field {
-    Field {
-        number,
-        name,
-        kind,
-        repeated: true,
-    }
-}
-
-const TEXT_ENTRY: &[Field] = &[one(1, "key", Kind::Text), one(2, "value", Kind::Text)];
-const BYTES_ENTRY: &[Field] = &[one(1, "key", Kind::Text), one(2, "value", Kind::Bytes)];
-
-const OWNER: &[Field] = &[
-    one(1, "kind", Kind::Text),
-    one(3, "name", Kind::Text),
-    one(4, "uid", Kind::Text),
-    one(5, "apiVersion", Kind::Text),
-    one(6, "controller", Kind::Flag),
-    one(7, "blockOwnerDeletion", Kind::Flag),
-];
-
-const METADATA: &[Field] = &[
-    one(1, "name", Kind::Text),
-    one(2, "generateName", Kind::Text),
-    one(3, "namespace", Kind::Text),
-    one(4, "selfLink", Kind::Text),
-    one(5, "uid", Kind::Text),
-    one(6, "resourceVersion", Kind::Text),
-    one(7, "generation", Kind::Integer),
-    one(8, "creationTimestamp", Kind::Time),
-    one(9, "deletionTimestamp", Kind::Time),
-    one(10, "deletionGracePeriodSeconds", Kind::Integer),
-    one(11, "labels", Kind::Map(TEXT_ENTRY)),
-    one(12, "annotations", Kind::Map(TEXT_ENTRY)),
-    many(13, "ownerReferences", Kind::Message(OWNER)),
-    many(14, "finalizers", Kind::Text),
-    one(17, "managedFields", Kind::Skipped),
-];
-
-const REFERENCE: &[Field] = &[
-    one(1, "kind", Kind::Text),
-    one(2, "namespace", Kind::Text),
-    one(3, "name", Kind::Text),
-    one(4, "uid", Kind::Text),
-    one(5, "apiVersion", Kind::Text),
-    one(6, "resourceVersion", Kind::Text),
-    one(7, "fieldPath", Kind::Text),
-];
-
-const NAMESPACE: &[Field] = &[
-    one(1, "metadata", Kind::Message(METADATA)),
-    one(2, "spec", Kind::Message(&[many(1, "finalizers", Kind::Text)])),
-    one(3, "status", Kind::Message(&[one(1, "phase", Kind::Text)])),
-];
-
-const SECRET: &[Field] = &[
-    one(1, "metadata", Kind::Message(METADATA)),
-    one(2, "data", Kind::Map(BYTES_ENTRY)),
-    one(3, "type", Kind::Text),
-    one(4, "stringData", Kind::Map(TEXT_ENTRY)),
-    one(5, "immutable", Kind::Flag),
-];
-
-const CONFIG_MAP: &[Field] = &[
-    one(1, "metadata", Kind::Message(METADATA)),
-    one(2, "data", Kind::Map(TEXT_ENTRY)),
-    one(3, "binaryData", Kind::Map(BYTES_ENTRY)),
-    one(4, "immutable", Kind::Flag),
-];
-
-const SERVICE_ACCOUNT: &[Field] = &[
-    one(1, "metadata", Kind::Message(METADATA)),
-    many(2, "secrets", Kind::Message(REFERENCE)),
-    many(3, "imagePullSecrets", Kind::Message(&[one(1, "name", Kind::Text)])),
-    one(4, "automountServiceAccountToken", Kind::Flag),
-];
-
-const DELETE_OPTIONS: &[Field] = &[
-    one(1, "gracePeriodSeconds", Kind::Integer),
-    one(
-        2,
-        "preconditions",
-        Kind::Message(&[one(1, "uid", Kind::Text), one(2, "resourceVersion", Kind::Text)]),
-    ),
-    one(3, "orphanDependents", Kind::Flag),
-    one(4, "propagationPolicy", Kind::Text),
-    many(5, "dryRun", Kind::Text),
-];
-
-const ENVELOPE: &[Field] = &[
-    one(
-        1,
-        "typeMeta",
-        Kind::Message(&[one(1, "apiVersion", Kind::Text), one(2, "kind", Kind::Text)]),
-    ),
-    one(2, "raw", Kind::Bytes),
-    one(3, "contentEncoding", Kind::Text),
-    one(4, "contentType", Kind::Text),
-];
-
-/// The object in `body` as JSON, or `None` if it is of a kind that is not read here, or damaged.
-pub(crate) fn decode(body: &[u8]) -> Option<Value> {
-    let envelope = message(ENVELOPE, body.strip_prefix(MAGIC)?)?;
-    let meta = &envelope["typeMeta"];
-    let fields = match meta["kind"].as_str()? {
-        "Namespace" => NAMESPACE,
-        "Secret" => SECRET,
-        "ConfigMap" => CONFIG_MAP,
-        "ServiceAccount" => SERVICE_ACCOUNT,
-        "DeleteOptions" => DELETE_OPTIONS,
+    let envelope = message("Unknown", body.slice(MAGIC.len()..))?;
+    let text = |message: &DynamicMessage, field: &str| Some(message.get_field_by_name(field)?.as_str()?.to_owned());
+    let meta = envelope.get_field_by_name("typeMeta")?;
+    let meta = meta.as_message()?;
+    let (api_version, kind) = (text(meta, "apiVersion")?, text(meta, "kind")?);
+    let name = match (api_version.as_str(), kind.as_str()) {
+        ("v1", "ConfigMap" | "Event" | "Namespace" | "Node" | "Pod" | "Secret" | "ServiceAccount")
+        | ("coordination.k8s.io/v1", "Lease")
+        | (_, "DeleteOptions") => kind.as_str(),
+        ("events.k8s.io/v1", "Event") => "EventsV1Event",
         _ => return None,
     };
-    let raw = STANDARD.decode(envelope["raw"].as_str().unwrap_or_default()).ok()?;
-    let mut object = message(fields, &raw)?;
-    object["apiVersion"] = meta["apiVersion"].clone();
-    object["kind"] = meta["kind"].clone();
+    let raw = envelope.get_field_by_name("raw")?.as_bytes()?.clone();
+    let mut object = object(&message(name, raw)?)?;
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
     Some(object)
 }
 
-fn message(fields: &[Field], mut bytes: &[u8]) -> Option<Value> {
+fn message(name: &str, bytes: Bytes) -> Option<DynamicMessage> {
+    let descriptor = DESCRIPTORS.get_message_by_name(&format!("kubernetes.{name}"))?;
+    DynamicMessage::decode(descriptor, bytes).ok()
+}
+
+/// The message in the JSON form of its type.
+fn object(message: &DynamicMessage) -> Option<Value> {
+    let integer = |field: &str| match *message.get_field_by_name(field)? {
+        Field::I32(number) => Some(i64::from(number)),
+        Field::I64(number) => Some(number),
+        _ => None,
+    };
+    let text = |field: &str| Some(message.get_field_by_name(field)?.as_str()?.to_owned());
+    let time = || {
+        let nanos = i32::try_from(integer("nanos")?).ok()?;
+        Timestamp::new(integer("seconds")?, nanos).ok()
+    };
+    match message.descriptor().name() {
+        // An empty message is a time that is not set.
+        "Time" | "MicroTime" if message.fields().next().is_none() => Some(Value::Null),
+        "Time" => Some(format!("{:.0}", time()?).into()),
+        "MicroTime" => Some(format!("{:.6}", time()?).into()),
+        "Quantity" => Some(text("string")?.into()),
+        "IntOrString" if integer("type")? == 0 => Some(integer("intVal")?.into()),
+        "IntOrString" => Some(text("strVal")?.into()),
+        _ => fields(message).map(Value::Object),
+    }
+}
+
+fn fields(message: &DynamicMessage) -> Option<Map<String, Value>> {
     let mut object = Map::new();
-    while !bytes.is_empty() {
-        let tag = varint(&mut bytes)?;
-        let field = fields.iter().find(|field| field.number == tag >> 3)?;
-        let value = match (tag & 7, field.kind) {
-            (0, Kind::Integer) => Value::from(varint(&mut bytes)?.cast_signed()),
-            (0, Kind::Flag) => Value::from(varint(&mut bytes)? != 0),
-            (2, kind) => delimited(kind, chunk(&mut bytes)?)?,
-            _ => return None,
-        };
-        match field.kind {
-            Kind::Skipped => {}
-            Kind::Map(_) => {
-                let entries = object.entry(field.name).or_insert_with(|| json!({}));
-                let key = value["key"].as_str().unwrap_or_default().to_owned();
-                entries[key] = value.get("value").cloned().unwrap_or_else(|| "".into());
-            }
-            _ if field.repeated => {
-                let list = object.entry(field.name).or_insert_with(|| json!([]));
-                list.as_array_mut()?.push(value);
-            }
-            // Text that is empty, and a time before there was one, mean that nothing is set.
-            Kind::Text if value == "" => {}
-            Kind::Time if value.is_null() => {}
-            _ => {
-                object.insert(field.name.into(), value);
+    for (field, value) in message.fields() {
+        match (value, field.name()) {
+            (Field::Message(inner), name) if INLINE.contains(&name) => object.extend(fields(inner)?),
+            (value, name) => {
+                let value = json(value)?;
+                if !value.is_null() {
+                    object.insert(name.to_owned(), value);
+                }
             }
         }
     }
-    Some(Value::Object(object))
+    Some(object)
 }
 
-fn delimited(kind: Kind, bytes: &[u8]) -> Option<Value> {
-    match kind {
-        Kind::Text => Some(std::str::from_utf8(bytes).ok()?.into()),
-        Kind::Bytes => Some(STANDARD.encode(bytes).into()),
-        Kind::Message(fields) | Kind::Map(fields) => message(fields, bytes),
-        Kind::Time => {
-            let time = message(
-                &[one(1, "seconds", Kind::Integer), one(2, "nanos", Kind::Integer)],
-                bytes,
-            )?;
-            Some(match time["seconds"].as_i64() {
-                None => Value::Null,
-                Some(seconds) => jiff::Timestamp::from_second(seconds).ok()?.to_string().into(),
-            })
+fn json(value: &Field) -> Option<Value> {
+    match value {
+        Field::Bool(flag) => Some((*flag).into()),
+        Field::I32(number) => Some((*number).into()),
+        Field::I64(number) => Some((*number).into()),
+        Field::String(text) => Some(text.as_str().into()),
+        Field::Bytes(bytes) => Some(STANDARD.encode(bytes).into()),
+        Field::Message(message) => object(message),
+        Field::List(items) => items.iter().map(json).collect(),
+        Field::Map(entries) => {
+            let mut object = json!({});
+            for (key, value) in entries {
+                let MapKey::String(key) = key else { return None };
+                object[key] = json(value)?;
+            }
+            Some(object)
         }
-        Kind::Skipped => Some(Value::Null),
-        Kind::Integer | Kind::Flag => None,
+        // No field of the kinds above has one of these types.
+        Field::U32(_) | Field::U64(_) | Field::F32(_) | Field::F64(_) | Field::EnumNumber(_) => None,
     }
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (first, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(first & 0x7f) << shift;
-        if first & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn chunk<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(varint(bytes)?).ok()?;
-    let (chunk, rest) = bytes.split_at_checked(length)?;
-    *bytes = rest;
-    Some(chunk)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use prost::Message;
 
     use super::*;
 
@@ -247,40 +134,82 @@ mod tests {
         bytes
     }
 
-    fn envelope(kind: &str, raw: &[u8]) -> Vec<u8> {
-        let meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
-        [MAGIC.to_vec(), field(1, &meta), field(2, raw)].concat()
+    fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Bytes {
+        let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+        [MAGIC.to_vec(), field(1, &meta), field(2, raw)].concat().into()
     }
 
     #[test]
     fn a_secret_is_read() {
         let label = [field(1, b"a"), field(2, b"b")].concat();
-        let meta = [field(1, b"s"), field(11, &label)].concat();
+        let meta = [field(1, b"s"), field(2, b""), field(8, b""), field(11, &label)].concat();
         let entry = [field(1, b"key"), field(2, b"\0\x01")].concat();
-        let raw = [field(1, &meta), field(2, &entry), field(3, b"Opaque"), vec![5 << 3, 1]].concat();
+        let raw = [field(1, &meta), field(2, &entry), field(3, b"Opaque"), vec![5 << 3, 0]].concat();
         let want = json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": "s", "labels": {"a": "b"}},
             "data": {"key": "AAE="},
             "type": "Opaque",
-            "immutable": true,
+            "immutable": false,
         });
-        assert_eq!(decode(&envelope("Secret", &raw)), Some(want));
+        assert_eq!(decode(&envelope("v1", "Secret", &raw)), Some(want));
     }
 
     #[test]
-    fn an_unknown_kind_or_field_is_not_guessed_at() {
-        assert_eq!(decode(&envelope("Pod", b"")), None);
-        assert_eq!(decode(&envelope("Secret", &field(9, b"?"))), None);
-        assert_eq!(decode(b"{}"), None);
+    fn a_lease_is_read_to_the_microsecond() {
+        // 2026-01-01T00:00:00.000001Z
+        let time = [vec![8], varint(1_767_225_600), vec![16], varint(1_000)].concat();
+        let spec = [field(1, b"me"), vec![16, 15], field(4, &time), vec![40, 0]].concat();
+        let want = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "spec": {
+                "holderIdentity": "me",
+                "leaseDurationSeconds": 15,
+                "renewTime": "2026-01-01T00:00:00.000001Z",
+                "leaseTransitions": 0,
+            },
+        });
+        assert_eq!(
+            decode(&envelope("coordination.k8s.io/v1", "Lease", &field(2, &spec))),
+            Some(want)
+        );
+    }
+
+    fn varint(number: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        prost::encoding::encode_varint(number, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn an_unknown_kind_is_not_guessed_at() {
+        assert_eq!(decode(&envelope("apps/v1", "Deployment", b"")), None);
+        assert_eq!(decode(&envelope("v2", "Secret", b"")), None);
+        assert_eq!(decode(&Bytes::from_static(b"{}")), None);
+    }
+
+    /// Every message can be written empty, so every description of one can be read.
+    #[test]
+    fn every_message_has_a_json_form() {
+        assert!(100 < DESCRIPTORS.all_messages().len());
+        for descriptor in DESCRIPTORS
+            .all_messages()
+            .filter(|descriptor| !descriptor.is_map_entry())
+        {
+            let empty = DynamicMessage::new(descriptor.clone()).encode_to_vec();
+            let read = DynamicMessage::decode(descriptor.clone(), empty.as_slice()).unwrap();
+            assert!(object(&read).is_some(), "{}", descriptor.name());
+        }
     }
 
     proptest! {
         #[test]
         fn damaged_bodies_are_refused_or_read_but_never_break_the_server(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
-            drop(decode(&envelope("Secret", &bytes)));
-            drop(decode(&bytes));
+            drop(decode(&envelope("v1", "Secret", &bytes)));
+            drop(decode(&envelope("v1", "Pod", &bytes)));
+            drop(decode(&Bytes::from(bytes)));
         }
     }
 }

@@ -93,14 +93,14 @@ async fn store(asked: &Asked, name: &str, object: Object, dry_run: bool) -> Resu
     ))
 }
 
-/// The body as JSON. Protobuf is read where kubectl insists on it.
+/// The body as JSON.
 pub(super) fn as_json(asked: &Asked, body: Bytes) -> Result<Bytes, ApiError> {
     match content_type(&asked.headers) {
         "" | "application/json" => Ok(body),
         "application/yaml" => from_yaml(&body),
         protobuf::MEDIA_TYPE if asked.target.resource.builtin.is_some() => protobuf::decode(&body)
             .map(|object| object.to_string().into())
-            .ok_or_else(|| ApiError::unsupported_media_type("application/json, application/yaml")),
+            .ok_or_else(|| ApiError::bad_request("the body is damaged, or of a kind that has no protobuf form")),
         _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
     }
 }

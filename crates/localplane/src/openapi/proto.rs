@@ -1,240 +1,420 @@
 //! An OpenAPI version 2 document in the protobuf form that kubectl reads it in.
 //!
-//! Written field by field with the numbers of the published message definition; only what our own documents contain is
-//! covered, and vendor extensions travel as text, as that definition has it.
+//! The messages have the field numbers of the published definition and only the fields that our own documents contain;
+//! vendor extensions are text, as in that definition.
 
-use serde_json::{Map, Value};
+use prost::{Message, Oneof};
+use serde_json::Value;
 
-/// A message under construction.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        loop {
-            let byte = u8::try_from(value & 0x7f).unwrap_or_default();
-            value >>= 7;
-            if value == 0 {
-                self.0.push(byte);
-                return;
-            }
-            self.0.push(byte | 0x80);
-        }
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn text(&mut self, field: u64, text: Option<&str>) {
-        if let Some(text) = text.filter(|text| !text.is_empty()) {
-            self.bytes(field, text.as_bytes());
-        }
-    }
-
-    fn message(&mut self, field: u64, message: &Message) {
-        self.bytes(field, &message.0);
-    }
-
-    fn flag(&mut self, field: u64, flag: Option<bool>) {
-        if flag == Some(true) {
-            self.varint(field << 3);
-            self.varint(1);
-        }
-    }
-
-    fn integer(&mut self, field: u64, number: Option<u64>) {
-        if let Some(number) = number {
-            self.varint(field << 3);
-            self.varint(number);
-        }
-    }
-
-    fn double(&mut self, field: u64, number: Option<f64>) {
-        if let Some(number) = number {
-            self.varint(field << 3 | 1);
-            self.0.extend_from_slice(&number.to_le_bytes());
-        }
-    }
+#[derive(Clone, PartialEq, Message)]
+struct Document {
+    #[prost(string, tag = "1")]
+    swagger: String,
+    #[prost(message, optional, tag = "2")]
+    info: Option<Info>,
+    #[prost(message, optional, tag = "8")]
+    paths: Option<Paths>,
+    #[prost(message, optional, tag = "9")]
+    definitions: Option<Schemas>,
 }
 
-fn str_of<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
-    value.get(key).and_then(Value::as_str)
+#[derive(Clone, PartialEq, Message)]
+struct Info {
+    #[prost(string, tag = "1")]
+    title: String,
+    #[prost(string, tag = "2")]
+    version: String,
 }
 
-/// `name` and `value`: how this format writes an entry of a map.
-fn named(name: &str, value: &Message) -> Message {
-    let mut entry = Message::default();
-    entry.text(1, Some(name));
-    entry.message(2, value);
-    entry
+#[derive(Clone, PartialEq, Message)]
+struct Paths {
+    #[prost(message, repeated, tag = "2")]
+    path: Vec<NamedPathItem>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NamedPathItem {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<PathItem>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PathItem {
+    #[prost(message, optional, tag = "2")]
+    get: Option<Operation>,
+    #[prost(message, optional, tag = "3")]
+    put: Option<Operation>,
+    #[prost(message, optional, tag = "4")]
+    post: Option<Operation>,
+    #[prost(message, optional, tag = "5")]
+    delete: Option<Operation>,
+    #[prost(message, optional, tag = "8")]
+    patch: Option<Operation>,
+    #[prost(message, repeated, tag = "9")]
+    parameters: Vec<ParametersItem>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Operation {
+    #[prost(string, tag = "3")]
+    description: String,
+    #[prost(string, tag = "5")]
+    id: String,
+    #[prost(message, repeated, tag = "8")]
+    parameters: Vec<ParametersItem>,
+    #[prost(message, optional, tag = "9")]
+    responses: Option<Responses>,
+    #[prost(message, repeated, tag = "13")]
+    extensions: Vec<NamedAny>,
+}
+
+/// A parameter: which of two kinds, which of several places, and then itself.
+#[derive(Clone, PartialEq, Message)]
+struct ParametersItem {
+    #[prost(message, optional, tag = "1")]
+    parameter: Option<Parameter>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Parameter {
+    #[prost(message, optional, tag = "2")]
+    non_body: Option<NonBodyParameter>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NonBodyParameter {
+    #[prost(oneof = "Place", tags = "3, 4")]
+    place: Option<Place>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum Place {
+    #[prost(message, tag = "3")]
+    Query(QueryParameter),
+    #[prost(message, tag = "4")]
+    Path(PathParameter),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct QueryParameter {
+    #[prost(bool, tag = "1")]
+    required: bool,
+    #[prost(string, tag = "2")]
+    place: String,
+    #[prost(string, tag = "4")]
+    name: String,
+    #[prost(string, tag = "6")]
+    kind: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PathParameter {
+    #[prost(bool, tag = "1")]
+    required: bool,
+    #[prost(string, tag = "2")]
+    place: String,
+    #[prost(string, tag = "4")]
+    name: String,
+    #[prost(string, tag = "5")]
+    kind: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Responses {
+    #[prost(message, repeated, tag = "1")]
+    code: Vec<NamedResponse>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NamedResponse {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<ResponseValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ResponseValue {
+    #[prost(message, optional, tag = "1")]
+    response: Option<Response>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Response {
+    #[prost(string, tag = "1")]
+    description: String,
+    #[prost(message, optional, tag = "2")]
+    schema: Option<SchemaItem>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SchemaItem {
+    #[prost(message, optional, tag = "1")]
+    schema: Option<Schema>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Schemas {
+    #[prost(message, repeated, tag = "1")]
+    schemas: Vec<NamedSchema>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NamedSchema {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<Schema>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Schema {
+    #[prost(string, tag = "1")]
+    reference: String,
+    #[prost(string, tag = "2")]
+    format: String,
+    #[prost(string, tag = "4")]
+    description: String,
+    #[prost(message, optional, tag = "5")]
+    default: Option<Any>,
+    #[prost(double, tag = "7")]
+    maximum: f64,
+    #[prost(double, tag = "9")]
+    minimum: f64,
+    #[prost(uint64, tag = "11")]
+    max_length: u64,
+    #[prost(uint64, tag = "12")]
+    min_length: u64,
+    #[prost(string, tag = "13")]
+    pattern: String,
+    #[prost(uint64, tag = "14")]
+    max_items: u64,
+    #[prost(uint64, tag = "15")]
+    min_items: u64,
+    #[prost(uint64, tag = "17")]
+    max_properties: u64,
+    #[prost(string, repeated, tag = "19")]
+    required: Vec<String>,
+    #[prost(message, repeated, tag = "20")]
+    choices: Vec<Any>,
+    #[prost(message, optional, tag = "21")]
+    additional_properties: Option<AdditionalProperties>,
+    #[prost(message, optional, tag = "22")]
+    kind: Option<TypeItem>,
+    #[prost(message, optional, boxed, tag = "23")]
+    items: Option<Box<ItemsItem>>,
+    #[prost(message, repeated, tag = "24")]
+    all_of: Vec<Schema>,
+    #[prost(message, optional, tag = "25")]
+    properties: Option<Schemas>,
+    #[prost(message, repeated, tag = "31")]
+    extensions: Vec<NamedAny>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct AdditionalProperties {
+    #[prost(oneof = "Additional", tags = "1, 2")]
+    value: Option<Additional>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum Additional {
+    #[prost(message, tag = "1")]
+    Schema(Box<Schema>),
+    #[prost(bool, tag = "2")]
+    Allowed(bool),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TypeItem {
+    #[prost(string, repeated, tag = "1")]
+    value: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ItemsItem {
+    #[prost(message, repeated, tag = "1")]
+    schema: Vec<Schema>,
 }
 
 /// Any value, as YAML text; JSON is YAML.
-fn any(value: &Value) -> Message {
-    let mut message = Message::default();
-    message.text(2, Some(&format!("{value}\n")));
-    message
+#[derive(Clone, PartialEq, Message)]
+struct Any {
+    #[prost(string, tag = "2")]
+    yaml: String,
 }
 
-fn extensions(target: &mut Message, field: u64, value: &Value) {
-    for (key, extension) in value.as_object().into_iter().flatten() {
-        if key.starts_with("x-") {
-            target.message(field, &named(key, &any(extension)));
-        }
-    }
+#[derive(Clone, PartialEq, Message)]
+struct NamedAny {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<Any>,
 }
 
 /// The whole document.
 pub(super) fn document(document: &Value) -> Vec<u8> {
-    let mut message = Message::default();
-    message.text(1, str_of(document, "swagger"));
-    let mut info = Message::default();
-    info.text(1, document.get("info").and_then(|info| str_of(info, "title")));
-    info.text(2, document.get("info").and_then(|info| str_of(info, "version")));
-    message.message(2, &info);
-    let mut paths = Message::default();
-    for (path, item) in entries(document, "paths") {
-        paths.message(2, &named(path, &path_item(item)));
+    let info = &document["info"];
+    let paths = entries(document, "paths").map(|(name, item)| NamedPathItem {
+        name: name.clone(),
+        value: Some(path_item(item)),
+    });
+    Document {
+        swagger: text(document, "swagger"),
+        info: Some(Info {
+            title: text(info, "title"),
+            version: text(info, "version"),
+        }),
+        paths: Some(Paths { path: paths.collect() }),
+        definitions: Some(schemas(document, "definitions")),
     }
-    message.message(8, &paths);
-    message.message(9, &schemas(document.get("definitions")));
-    message.0
+    .encode_to_vec()
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 fn entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    value
-        .get(key)
-        .and_then(Value::as_object)
-        .map(Map::iter)
-        .into_iter()
-        .flatten()
+    value.get(key).and_then(Value::as_object).into_iter().flatten()
 }
 
-fn schemas(map: Option<&Value>) -> Message {
-    let mut message = Message::default();
-    for (name, value) in map.and_then(Value::as_object).into_iter().flatten() {
-        message.message(1, &named(name, &schema(value)));
-    }
-    message
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn schema(value: &Value) -> Message {
-    let number = |key: &str| value.get(key).and_then(Value::as_f64);
-    let count = |key: &str| value.get(key).and_then(Value::as_u64);
-    let flag = |key: &str| value.get(key).and_then(Value::as_bool);
-    let mut message = Message::default();
-    message.text(1, str_of(value, "$ref"));
-    message.text(2, str_of(value, "format"));
-    message.text(3, str_of(value, "title"));
-    message.text(4, str_of(value, "description"));
-    if let Some(default) = value.get("default") {
-        message.message(5, &any(default));
+fn any(value: &Value) -> Any {
+    Any {
+        yaml: format!("{value}\n"),
     }
-    message.double(6, number("multipleOf"));
-    message.double(7, number("maximum"));
-    message.flag(8, flag("exclusiveMaximum"));
-    message.double(9, number("minimum"));
-    message.flag(10, flag("exclusiveMinimum"));
-    message.integer(11, count("maxLength"));
-    message.integer(12, count("minLength"));
-    message.text(13, str_of(value, "pattern"));
-    message.integer(14, count("maxItems"));
-    message.integer(15, count("minItems"));
-    message.flag(16, flag("uniqueItems"));
-    message.integer(17, count("maxProperties"));
-    message.integer(18, count("minProperties"));
-    for required in value.get("required").and_then(Value::as_array).into_iter().flatten() {
-        message.text(19, required.as_str());
-    }
-    for choice in value.get("enum").and_then(Value::as_array).into_iter().flatten() {
-        message.message(20, &any(choice));
-    }
-    match value.get("additionalProperties") {
-        Some(Value::Bool(allowed)) => {
-            let mut item = Message::default();
-            item.varint(2 << 3);
-            item.varint(u64::from(*allowed));
-            message.message(21, &item);
-        }
-        Some(below) => {
-            let mut item = Message::default();
-            item.message(1, &schema(below));
-            message.message(21, &item);
-        }
-        None => {}
-    }
-    if let Some(kind) = str_of(value, "type") {
-        let mut item = Message::default();
-        item.text(1, Some(kind));
-        message.message(22, &item);
-    }
-    if let Some(items) = value.get("items") {
-        let mut item = Message::default();
-        item.message(1, &schema(items));
-        message.message(23, &item);
-    }
-    for part in value.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        message.message(24, &schema(part));
-    }
-    if value.get("properties").is_some() {
-        message.message(25, &schemas(value.get("properties")));
-    }
-    extensions(&mut message, 31, value);
-    message
 }
 
-fn path_item(value: &Value) -> Message {
-    let mut message = Message::default();
-    for (field, verb) in [(2, "get"), (3, "put"), (4, "post"), (5, "delete"), (8, "patch")] {
-        if let Some(value) = value.get(verb) {
-            message.message(field, &operation(value));
-        }
-    }
-    parameters(&mut message, 9, value);
-    message
+fn extensions(value: &Value) -> Vec<NamedAny> {
+    let fields = value.as_object().into_iter().flatten();
+    fields
+        .filter(|(key, _)| key.starts_with("x-"))
+        .map(|(key, extension)| NamedAny {
+            name: key.clone(),
+            value: Some(any(extension)),
+        })
+        .collect()
 }
 
-fn operation(value: &Value) -> Message {
-    let mut message = Message::default();
-    message.text(3, str_of(value, "description"));
-    message.text(5, str_of(value, "operationId"));
-    parameters(&mut message, 8, value);
-    let mut responses = Message::default();
-    for (code, value) in entries(value, "responses") {
-        let mut response = Message::default();
-        response.text(1, str_of(value, "description"));
-        if let Some(value) = value.get("schema") {
-            let mut item = Message::default();
-            item.message(1, &schema(value));
-            response.message(2, &item);
-        }
-        let mut choice = Message::default();
-        choice.message(1, &response);
-        responses.message(1, &named(code, &choice));
+fn schemas(value: &Value, key: &str) -> Schemas {
+    let named = entries(value, key).map(|(name, value)| NamedSchema {
+        name: name.clone(),
+        value: Some(schema(value)),
+    });
+    Schemas {
+        schemas: named.collect(),
     }
-    message.message(9, &responses);
-    extensions(&mut message, 13, value);
-    message
 }
 
-/// Parameters in the path and in the query; both kinds number the fields used here alike, but for one.
-fn parameters(target: &mut Message, field: u64, value: &Value) {
-    for parameter in value.get("parameters").and_then(Value::as_array).into_iter().flatten() {
-        let in_path = str_of(parameter, "in") == Some("path");
-        let mut detail = Message::default();
-        detail.flag(1, parameter.get("required").and_then(Value::as_bool));
-        detail.text(2, str_of(parameter, "in"));
-        detail.text(4, str_of(parameter, "name"));
-        detail.text(if in_path { 5 } else { 6 }, str_of(parameter, "type"));
-        let mut plain = Message::default();
-        plain.message(if in_path { 4 } else { 3 }, &detail);
-        let mut either = Message::default();
-        either.message(2, &plain);
-        let mut item = Message::default();
-        item.message(1, &either);
-        target.message(field, &item);
+fn schema(value: &Value) -> Schema {
+    let number = |key: &str| value.get(key).and_then(Value::as_f64).unwrap_or_default();
+    let count = |key: &str| value.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let kind = value.get("type").and_then(Value::as_str);
+    Schema {
+        reference: text(value, "$ref"),
+        format: text(value, "format"),
+        description: text(value, "description"),
+        default: value.get("default").map(any),
+        maximum: number("maximum"),
+        minimum: number("minimum"),
+        max_length: count("maxLength"),
+        min_length: count("minLength"),
+        pattern: text(value, "pattern"),
+        max_items: count("maxItems"),
+        min_items: count("minItems"),
+        max_properties: count("maxProperties"),
+        required: list(value, "required")
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        choices: list(value, "enum").map(any).collect(),
+        additional_properties: value.get("additionalProperties").map(|below| AdditionalProperties {
+            value: Some(match below {
+                Value::Bool(allowed) => Additional::Allowed(*allowed),
+                below => Additional::Schema(Box::new(schema(below))),
+            }),
+        }),
+        kind: kind.map(|kind| TypeItem {
+            value: vec![kind.to_owned()],
+        }),
+        items: value.get("items").map(|items| {
+            Box::new(ItemsItem {
+                schema: vec![schema(items)],
+            })
+        }),
+        all_of: list(value, "allOf").map(schema).collect(),
+        properties: value.get("properties").is_some().then(|| schemas(value, "properties")),
+        extensions: extensions(value),
+    }
+}
+
+fn path_item(value: &Value) -> PathItem {
+    let verb = |verb: &str| value.get(verb).map(operation);
+    PathItem {
+        get: verb("get"),
+        put: verb("put"),
+        post: verb("post"),
+        delete: verb("delete"),
+        patch: verb("patch"),
+        parameters: parameters(value),
+    }
+}
+
+fn operation(value: &Value) -> Operation {
+    let code = entries(value, "responses").map(|(code, value)| NamedResponse {
+        name: code.clone(),
+        value: Some(ResponseValue {
+            response: Some(Response {
+                description: text(value, "description"),
+                schema: value.get("schema").map(|value| SchemaItem {
+                    schema: Some(schema(value)),
+                }),
+            }),
+        }),
+    });
+    Operation {
+        description: text(value, "description"),
+        id: text(value, "operationId"),
+        parameters: parameters(value),
+        responses: Some(Responses { code: code.collect() }),
+        extensions: extensions(value),
+    }
+}
+
+fn parameters(value: &Value) -> Vec<ParametersItem> {
+    list(value, "parameters")
+        .map(|parameter| ParametersItem {
+            parameter: Some(Parameter {
+                non_body: Some(NonBodyParameter {
+                    place: Some(place(parameter)),
+                }),
+            }),
+        })
+        .collect()
+}
+
+fn place(parameter: &Value) -> Place {
+    let required = parameter.get("required").and_then(Value::as_bool).unwrap_or_default();
+    let (place, name, kind) = (text(parameter, "in"), text(parameter, "name"), text(parameter, "type"));
+    if place == "path" {
+        Place::Path(PathParameter {
+            required,
+            place,
+            name,
+            kind,
+        })
+    } else {
+        Place::Query(QueryParameter {
+            required,
+            place,
+            name,
+            kind,
+        })
     }
 }

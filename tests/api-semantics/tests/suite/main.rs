@@ -32,6 +32,7 @@ mod kubectl;
 mod lists;
 mod node_image;
 mod patching;
+mod protobuf;
 mod pruning;
 mod requests;
 mod selectors;
