@@ -329,18 +329,18 @@ impl ApiError {
         error
     }
 
-    /// 504: a revision that has not happened yet.
+    /// 504: a revision that has not happened yet. kube-apiserver asks clients to try again in a second where its cache may
+    /// be behind its store. Nothing is behind here, and client-go would try ten times before it reports the error.
     pub fn future_revision(wanted: u64, current: u64) -> Self {
         let mut error = Self::plain(
             StatusCode::GATEWAY_TIMEOUT,
             "Timeout",
-            format!("Too large resource version: {wanted}, current: {current}"),
+            format!("Timeout: Too large resource version: {wanted}, current: {current}"),
         );
         error.details.insert(
             "causes".into(),
             json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]),
         );
-        error.set_retry_after(1);
         error
     }
 

@@ -43,7 +43,6 @@ pub(crate) struct Inner {
     registry: Arc<Registry>,
     clock: Clock,
     chores: Notify,
-    moved: Notify,
 }
 
 impl Inner {
@@ -133,7 +132,6 @@ impl Store {
             registry,
             clock,
             chores: Notify::new(),
-            moved: Notify::new(),
         });
         let (queue, jobs) = mpsc::channel(QUEUE);
         let task = tokio::spawn(writer::run(Arc::clone(&shared), disk, jobs, stop));
@@ -148,17 +146,6 @@ impl Store {
     /// The revision of the newest visible write.
     pub(crate) fn revision(&self) -> u64 {
         self.shared.read().revision()
-    }
-
-    /// Waits until `revision` is visible.
-    pub(crate) async fn reached(&self, revision: u64) {
-        loop {
-            let moved = self.shared.moved.notified();
-            if revision <= self.revision() {
-                return;
-            }
-            moved.await;
-        }
     }
 
     /// A page of objects. Fails only if `query.at` is forgotten.

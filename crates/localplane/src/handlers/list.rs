@@ -1,7 +1,5 @@
 //! GET of a collection: selectors, pages, and lists as of a revision.
 
-use std::time::Duration;
-
 use axum::response::Response;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -15,9 +13,6 @@ use crate::{
     store::{ListQuery, Listing, Store},
     stored::{ObjectName, Shared},
 };
-
-/// How long a request may wait for a revision that has not happened yet.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Both selectors of a request.
 pub(crate) struct Selection {
@@ -76,7 +71,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response, ApiError> {
     let selection = Selection::of(&asked.target, &asked.query)?;
     let limit = asked.query.number::<usize>("limit")?.filter(|limit| 0 < *limit);
     let store = &asked.plane.store;
-    let (at, after) = position(&asked.query, store).await?;
+    let (at, after) = position(&asked.query, store)?;
     let query = ListQuery {
         resource: asked.target.resource.id,
         namespace: asked.target.namespace.as_deref(),
@@ -134,7 +129,7 @@ fn meta_of(listing: &Listing, selection: &Selection) -> ListMeta {
 }
 
 /// The revision and the object to start from.
-async fn position(query: &Query, store: &Store) -> Result<(Option<u64>, Option<ObjectName>), ApiError> {
+fn position(query: &Query, store: &Store) -> Result<(Option<u64>, Option<ObjectName>), ApiError> {
     let exact = check_match(query)?;
     if let Some(token) = query.get("continue") {
         if query.get("resourceVersion").is_some_and(|version| version != "0") {
@@ -146,8 +141,9 @@ async fn position(query: &Query, store: &Store) -> Result<(Option<u64>, Option<O
         return Ok((rv, Some(ObjectName { namespace, name })));
     }
     let version = revision(query)?;
-    if let Some(version) = version.filter(|version| 0 < *version) {
-        wait_for(store, version).await?;
+    let current = store.revision();
+    if let Some(version) = version.filter(|version| current < *version) {
+        return Err(ApiError::future_revision(version, current));
     }
     Ok((version.filter(|_| exact), None))
 }
@@ -164,13 +160,6 @@ pub(crate) fn revision(query: &Query) -> Result<Option<u64>, ApiError> {
             })
         })
         .transpose()
-}
-
-/// Waits a moment for a revision from the future, then refuses.
-pub(crate) async fn wait_for(store: &Store, version: u64) -> Result<(), ApiError> {
-    tokio::time::timeout(PATIENCE, store.reached(version))
-        .await
-        .map_err(|_| ApiError::future_revision(version, store.revision()))
 }
 
 /// Whether exactly the given revision is asked for.

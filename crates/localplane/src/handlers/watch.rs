@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     Asked,
-    list::{Selection, list_options, revision, wait_for},
+    list::{Selection, list_options, revision},
 };
 use crate::{
     answer,
@@ -37,7 +37,14 @@ const PIECE: usize = 64 << 10;
 pub(super) async fn watch(mut asked: Asked) -> Result<Response, ApiError> {
     asked.target.watch_path = true;
     let selection = Selection::of(&asked.target, &asked.query)?;
-    let (start, send_end) = start(&asked).await?;
+    let (start, send_end) = start(&asked)?;
+    let current = asked.plane.store.revision();
+    if let Some(version) = revision(&asked.query)?.filter(|version| current < *version) {
+        // The store is not the one that the client knows. Code 410 is what all clients answer with a new list; kube-apiserver
+        // sends nothing until the revision is reached.
+        let error = ApiError::expired(format!("Too large resource version: {version}, current: {current}"));
+        return Ok(answer::json_response(StatusCode::OK, error_frame(&error)));
+    }
     let interest = Interest {
         namespace: match &asked.target.namespace {
             Some(namespace) => Some(namespace.clone()),
@@ -72,7 +79,7 @@ pub(super) async fn watch(mut asked: Asked) -> Result<Response, ApiError> {
 }
 
 /// Where to start, and whether the end of the first part is announced.
-async fn start(asked: &Asked) -> Result<(Start, bool), ApiError> {
+fn start(asked: &Asked) -> Result<(Start, bool), ApiError> {
     let query = &asked.query;
     let version = revision(query)?;
     let send_initial = query.switch_if_given("sendInitialEvents");
@@ -90,9 +97,6 @@ async fn start(asked: &Asked) -> Result<(Start, bool), ApiError> {
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )));
         }
-    }
-    if let Some(version) = version.filter(|version| 0 < *version) {
-        wait_for(&asked.plane.store, version).await?;
     }
     let bookmarks = query.switch("allowWatchBookmarks");
     Ok(match (send_initial, version) {

@@ -277,7 +277,6 @@ fn finish(shared: &Inner, pending: Vec<Pending>, committed: Result<(), DiskError
             world.apply(batch);
             world.has_chores()
         };
-        shared.moved.notify_waiters();
         if chores {
             shared.chores.notify_waiters();
         }

@@ -1,10 +1,12 @@
 //! Lists: selectors, pages that belong together, revisions.
 
+use ::http::Method;
+use axum::body::Body;
 use larder_localplane::{Config, History, Localplane};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::http::{CONFIG_MAPS, NODE_IMAGES, Requests, names, node_image, plane, revision};
+use crate::http::{CONFIG_MAPS, NODE_IMAGES, Requests, answer, names, node_image, plane, revision};
 
 #[rstest]
 #[case::label("labelSelector=zone%3Da", &["n1", "n2"])]
@@ -134,11 +136,42 @@ async fn an_exact_revision_can_be_listed_and_a_future_one_cannot() {
     assert_eq!(since["items"][0]["data"]["key"], "2");
 }
 
+/// client-go tries ten times more if it is told when to try again.
 #[tokio::test(start_paused = true)]
-async fn a_revision_from_the_future_is_waited_for_and_then_refused() {
+async fn a_list_from_a_future_revision_is_refused_at_once_and_for_good() {
     let plane = plane().await;
     let requests = Requests::to(&plane);
-    let (reason, message) = requests.get("/api/v1/nodes?resourceVersion=999999").await.refused(504);
-    assert_eq!(reason, "Timeout");
-    assert!(message.starts_with("Too large resource version: 999999"), "{message}");
+    for query in ["", "&resourceVersionMatch=NotOlderThan", "&resourceVersionMatch=Exact"] {
+        let path = format!("/api/v1/nodes?resourceVersion=999999{query}");
+        let start = tokio::time::Instant::now();
+        let response = requests.raw(Method::GET, &path, &[], Body::empty()).await;
+        assert_eq!(start.elapsed().as_millis(), 0);
+        assert_eq!(response.headers().get("retry-after"), None);
+        let refusal = answer(response).await;
+        let details = &refusal.body["details"];
+        assert_eq!(details["retryAfterSeconds"], serde_json::Value::Null);
+        assert_eq!(details["causes"][0]["reason"], "ResourceVersionTooLarge");
+        let (reason, message) = refusal.refused(504);
+        assert_eq!(reason, "Timeout");
+        assert!(
+            message.starts_with("Timeout: Too large resource version: 999999"),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_future_revision_sends_its_client_back_to_the_list() {
+    let plane = plane().await;
+    let mut watch = Requests::to(&plane)
+        .watch("/api/v1/nodes?watch=1&resourceVersion=999999")
+        .await;
+    let start = tokio::time::Instant::now();
+    let event = watch.next().await.unwrap();
+    assert_eq!(start.elapsed().as_millis(), 0);
+    assert_eq!(
+        (event["type"].as_str(), event["object"]["code"].as_u64()),
+        (Some("ERROR"), Some(410))
+    );
+    assert!(watch.next().await.is_none());
 }
