@@ -1,4 +1,5 @@
-//! The objects that are always there: the usual namespaces, and the definitions of the custom kinds.
+//! The objects that are always there: the usual namespaces, a ServiceAccount in every namespace, and the definitions of
+//! the custom kinds.
 
 use std::sync::Arc;
 
@@ -16,6 +17,9 @@ use crate::{
     stored::{Key, ObjectName},
 };
 
+/// The ServiceAccount that pods use unless they name another one.
+pub(crate) const DEFAULT_SERVICE_ACCOUNT: &str = "default";
+
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Writes what is missing or out of date.
@@ -25,6 +29,13 @@ pub(crate) async fn run(plane: &Plane) -> Result<(), ApiError> {
     for name in NAMESPACES {
         let object = json!({"kind": "Namespace", "metadata": {"name": name}});
         ensure(plane, namespaces, object, false).await?;
+    }
+    let existing: Vec<String> = plane.store.inspect(|world| {
+        let living = world.objects(plane.namespaces).filter(|namespace| !namespace.deleting);
+        living.map(|namespace| namespace.name.name.clone()).collect()
+    });
+    for namespace in existing {
+        default_service_account(plane, &namespace).await?;
     }
     let definitions = registry.get(registry.builtin_id("customresourcedefinitions"));
     let now = seconds(plane.store.now());
@@ -45,6 +56,48 @@ pub(crate) async fn run(plane: &Plane) -> Result<(), ApiError> {
         ensure(plane, definitions, object, true).await?;
     }
     Ok(())
+}
+
+/// Makes the ServiceAccount `default`, as kube-controller-manager does in every namespace, unless it exists or the
+/// namespace is being deleted.
+pub(crate) async fn default_service_account(plane: &Plane, namespace: &str) -> Result<(), ApiError> {
+    let registry = plane.store.registry();
+    let resource = registry.get(registry.builtin_id("serviceaccounts"));
+    let name = |namespace: &str, name: &str| ObjectName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    let key = Key {
+        resource: resource.id,
+        name: name(namespace, DEFAULT_SERVICE_ACCOUNT),
+    };
+    let parent = Key {
+        resource: plane.namespaces,
+        name: name("", namespace),
+    };
+    let target = Target {
+        resource: Arc::clone(resource),
+        version: resource.storage,
+        namespace: Some(namespace.to_owned()),
+        name: None,
+        subresource: None,
+        watch_path: false,
+    };
+    let mut object = Object::new();
+    object.insert("kind".into(), "ServiceAccount".into());
+    object::set_meta(&mut object, "name", Some(DEFAULT_SERVICE_ACCOUNT.into()));
+    object::set_meta(&mut object, "namespace", Some(namespace.into()));
+    let (now, wanted) = (plane.store.now(), key.clone());
+    let decide = move |reading: &Reading<'_>| match (reading.get(&wanted), reading.get(&parent)) {
+        (Some(current), _) => Ok(Change::Keep(current)),
+        (None, Some(parent)) if parent.deleting => Ok(Change::Keep(parent)),
+        (None, Some(_)) => Ok(Change::Put(admit::create(&target, object.clone(), now)?)),
+        (None, None) => Err(ApiError::not_found(&target.subject(), DEFAULT_SERVICE_ACCOUNT)),
+    };
+    match plane.store.write(key, decide).await {
+        Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 async fn ensure(plane: &Plane, resource: &Arc<Resource>, object: Value, refresh: bool) -> Result<(), ApiError> {

@@ -1,5 +1,5 @@
 //! Clean-up in the background: objects whose owners are gone, deletions that wait for dependents, namespaces that are
-//! being emptied, Events that are old.
+//! being emptied, Events that are old, and namespaces that lack their ServiceAccount.
 //!
 //! Driven by the chores that changes leave behind, never by scanning everything; only Events are looked through, once
 //! in a while, for their age.
@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
     admit::settle,
+    bootstrap::default_service_account,
     error::ApiError,
     handlers::{Deletion, decide_deletion},
     object::{self, Object},
@@ -48,6 +49,7 @@ async fn carry_out(plane: &Plane, chore: &Chore) -> Result<(), ApiError> {
     match chore {
         Chore::Object(key) => object(plane, key).await,
         Chore::Namespace(name) => namespace(plane, name).await,
+        Chore::ServiceAccount(namespace) => default_service_account(plane, namespace).await,
     }
 }
 

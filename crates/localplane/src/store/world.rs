@@ -10,6 +10,7 @@ use std::{
 
 use super::{Forgotten, ListQuery, Listing, disk::Loaded};
 use crate::{
+    bootstrap::DEFAULT_SERVICE_ACCOUNT,
     registry::Registry,
     stored::{Key, ObjectName, Shared},
     watch::{Event, Happened, History, Hub, Interest},
@@ -22,6 +23,8 @@ pub(crate) enum Chore {
     Object(Key),
     /// Look whether this namespace is being deleted and what is left in it.
     Namespace(String),
+    /// Look whether this namespace lacks its ServiceAccount.
+    ServiceAccount(String),
 }
 
 struct Table {
@@ -37,6 +40,7 @@ pub(crate) struct World {
     dependents: HashMap<String, BTreeSet<Key>>,
     chores: BTreeSet<Chore>,
     namespaces: usize,
+    service_accounts: usize,
 }
 
 /// A change that is durable and becomes visible.
@@ -64,6 +68,7 @@ impl World {
             dependents: HashMap::new(),
             chores: BTreeSet::new(),
             namespaces: registry.builtin_id("namespaces"),
+            service_accounts: registry.builtin_id("serviceaccounts"),
         };
         for (resource, object) in loaded.objects {
             let key = Key {
@@ -181,6 +186,9 @@ impl World {
             if let Some(previous) = &previous {
                 self.unindex(&key, previous);
             }
+            if key.resource == self.namespaces && previous.is_none() {
+                self.chores.insert(Chore::ServiceAccount(key.name.name.clone()));
+            }
             if removed {
                 self.note_removal(&key, &object);
             } else {
@@ -243,6 +251,9 @@ impl World {
                     self.chores.insert(Chore::Object(owner.clone()));
                 }
             }
+        }
+        if key.resource == self.service_accounts && key.name.name == DEFAULT_SERVICE_ACCOUNT {
+            self.chores.insert(Chore::ServiceAccount(key.name.namespace.clone()));
         }
         if !key.name.namespace.is_empty() {
             let namespace = Key {

@@ -273,3 +273,25 @@ async fn a_running_pod_waits_for_its_kubelet_and_others_do_not() {
         .ok();
     requests.get(&format!("{pods}/running")).await.refused(404);
 }
+
+#[tokio::test]
+async fn every_namespace_has_a_default_service_account() {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    requests
+        .get("/api/v1/namespaces/default/serviceaccounts/default")
+        .await
+        .ok();
+    let space = json!({"metadata": {"name": "space"}});
+    requests.post("/api/v1/namespaces", &space).await.ok();
+    let account = "/api/v1/namespaces/space/serviceaccounts/default";
+    until(&requests, account, 200).await;
+    let first = requests.get(account).await.ok();
+    requests.delete(account, &json!({})).await.ok();
+    until(&requests, account, 200).await;
+    let second = requests.get(account).await.ok();
+    assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+
+    requests.delete("/api/v1/namespaces/space", &json!({})).await.ok();
+    until(&requests, "/api/v1/namespaces/space", 404).await;
+}
