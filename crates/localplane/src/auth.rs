@@ -1,80 +1,42 @@
-//! Who is asking: bearer tokens and the users behind them.
+//! Bearer tokens that are accepted over the network. Every one of them may do everything.
 
 use std::fmt;
 
 use http::{HeaderMap, header};
 use secrecy::{ExposeSecret, SecretString};
 
-/// The user behind a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// Name, such as `admin`.
-    pub name: String,
-    /// Groups, such as `system:masters`.
-    pub groups: Vec<String>,
-}
-
-impl User {
-    /// May do everything.
-    pub fn admin() -> Self {
-        Self {
-            name: "admin".into(),
-            groups: vec!["system:masters".into(), "system:authenticated".into()],
-        }
-    }
-}
-
-/// Tokens that are accepted over the network.
+/// The tokens that are accepted.
 #[derive(Clone, Default)]
 pub struct Tokens {
-    known: Vec<(SecretString, User)>,
+    known: Option<SecretString>,
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Tokens")
-            .field(
-                "users",
-                &self.known.iter().map(|(_, user)| &user.name).collect::<Vec<_>>(),
-            )
-            .finish()
+        formatter.debug_struct("Tokens").finish_non_exhaustive()
     }
 }
 
 impl Tokens {
-    /// Accepts one token of the administrator.
+    /// Accepts one token, that of the administrator.
     pub fn admin(token: SecretString) -> Self {
-        Self {
-            known: vec![(token, User::admin())],
-        }
+        Self { known: Some(token) }
     }
 
-    /// Accepts one more token.
-    #[must_use]
-    pub fn with(mut self, token: SecretString, user: User) -> Self {
-        self.known.push((token, user));
-        self
-    }
-
-    /// The user of the request's bearer token.
-    pub(crate) fn user(&self, headers: &HeaderMap) -> Option<&User> {
-        let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        let (scheme, token) = given.split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return None;
-        }
-        // Every token is compared to its end, so that the time taken tells nothing about how much of one was right.
-        let mut found = None;
-        for (known, user) in &self.known {
-            if same(known.expose_secret().as_bytes(), token.trim().as_bytes()) {
-                found = Some(user);
-            }
-        }
-        found
+    /// Whether the request has a token that is accepted.
+    pub(crate) fn accept(&self, headers: &HeaderMap) -> bool {
+        let Some(given) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
+            return false;
+        };
+        let Some((scheme, token)) = given.split_once(' ') else {
+            return false;
+        };
+        let same_token = |known: &SecretString| same(known.expose_secret().as_bytes(), token.trim().as_bytes());
+        scheme.eq_ignore_ascii_case("bearer") && self.known.as_ref().is_some_and(same_token)
     }
 }
 
+/// Compares to the end, so that the time taken does not tell how much of a token was right.
 fn same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

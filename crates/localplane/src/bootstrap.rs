@@ -81,7 +81,6 @@ pub(crate) async fn default_service_account(plane: &Plane, namespace: &str) -> R
         namespace: Some(namespace.to_owned()),
         name: None,
         subresource: None,
-        watch_path: false,
     };
     let mut object = Object::new();
     object.insert("kind".into(), "ServiceAccount".into());
@@ -108,7 +107,6 @@ async fn ensure(plane: &Plane, resource: &Arc<Resource>, object: Value, refresh:
         namespace: None,
         name: None,
         subresource: None,
-        watch_path: false,
     };
     let key = Key {
         resource: resource.id,

@@ -108,10 +108,10 @@ async fn answer(plane: Arc<Plane>, request: Request<Body>) -> Result<Response, A
     let warnings = asked.warnings(Vec::new());
     let named = asked.target.name.is_some();
     let subresource = asked.target.subresource.is_some();
-    let watches = asked.target.watch_path || asked.query.switch("watch");
+    let watches = asked.query.switch("watch");
     let response = match (parts.method, named) {
-        (Method::GET, _) if watches && !subresource => watch::watch(asked).await?,
-        (Method::GET, false) => list::list(asked).await?,
+        (Method::GET, false) if watches => watch::watch(asked)?,
+        (Method::GET, false) => list::list(&asked)?,
         (Method::GET, true) => read::get(&asked)?,
         (Method::POST, false) => create::create(&asked, whole(body).await?).await?,
         (Method::PUT, true) => update::update(&asked, whole(body).await?).await?,

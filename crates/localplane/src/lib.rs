@@ -47,7 +47,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use auth::{Tokens, User};
+pub use auth::Tokens;
 pub use clock::Clock;
 pub use error::{ApiError, Cause, Subject};
 pub use faults::{FaultLayer, FaultService, Faults};

@@ -20,8 +20,6 @@ pub(crate) struct Target {
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// Asked through the old `/watch/` paths.
-    pub(crate) watch_path: bool,
 }
 
 impl Target {
@@ -35,14 +33,10 @@ impl Target {
             _ => return Err(ApiError::no_such_resource()),
         };
         parts.drain(..if group.is_empty() { 2 } else { 3 });
-        let watch_path = parts.first() == Some(&"watch");
-        if watch_path {
-            parts.remove(0);
-        }
         let known = |plural: &str| registry.at(group, version, plural);
         let (namespace, rest) = match parts.as_slice() {
             // `/namespaces/x` and its subresources are a Namespace itself; one part more and it is what is in it.
-            ["namespaces", name, rest @ ..] if !rest.is_empty() && !matches!(rest, ["status" | "finalize"]) => {
+            ["namespaces", name, rest @ ..] if !rest.is_empty() && !matches!(rest, ["status"]) => {
                 (Some((*name).to_owned()), rest)
             }
             rest => (None, rest),
@@ -66,7 +60,6 @@ impl Target {
             namespace,
             name,
             subresource,
-            watch_path,
         })
     }
 
@@ -232,7 +225,7 @@ fn one_format(entry: &str) -> Option<Format> {
     }
     match form {
         None => Some(Format::Whole),
-        Some(_) if group != "meta.k8s.io" || !matches!(version, "v1" | "v1beta1") => None,
+        Some(_) if group != "meta.k8s.io" || version != "v1" => None,
         Some("Table") => Some(Format::Table),
         Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(Format::Metadata),
         Some(_) => None,

@@ -97,19 +97,11 @@ async fn store(asked: &Asked, name: &str, object: Object, dry_run: bool) -> Resu
 pub(super) fn as_json(asked: &Asked, body: Bytes) -> Result<Bytes, ApiError> {
     match content_type(&asked.headers) {
         "" | "application/json" => Ok(body),
-        "application/yaml" => from_yaml(&body),
         protobuf::MEDIA_TYPE if asked.target.resource.builtin.is_some() => protobuf::decode(&body)
             .map(|object| object.to_string().into())
             .ok_or_else(|| ApiError::bad_request("the body is damaged, or of a kind that has no protobuf form")),
-        _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
+        _ => Err(ApiError::unsupported_media_type("application/json")),
     }
-}
-
-fn from_yaml(body: &[u8]) -> Result<Bytes, ApiError> {
-    let unreadable = |why: &dyn std::fmt::Display| ApiError::bad_request(format!("the body is not YAML: {why}"));
-    let text = std::str::from_utf8(body).map_err(|error| unreadable(&error))?;
-    let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
-    Ok(value.to_string().into())
 }
 
 /// The namespace of the path counts; an object may repeat it or leave it out.

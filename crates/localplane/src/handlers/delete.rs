@@ -72,12 +72,11 @@ impl Deletion {
                 .and_then(|conditions| conditions.get(field));
             value.and_then(Value::as_str).map(str::to_owned)
         };
-        let orphan = options.get("orphanDependents").and_then(Value::as_bool);
-        let propagation = match (text("propagationPolicy").as_deref(), orphan) {
-            (Some("Background"), _) | (None, Some(false) | None) => Propagation::Background,
-            (Some("Foreground"), _) => Propagation::Foreground,
-            (Some("Orphan"), _) | (None, Some(true)) => Propagation::Orphan,
-            (Some(other), _) => {
+        let propagation = match text("propagationPolicy").as_deref() {
+            Some("Background") | None => Propagation::Background,
+            Some("Foreground") => Propagation::Foreground,
+            Some("Orphan") => Propagation::Orphan,
+            Some(other) => {
                 let allowed = ["\"Background\"", "\"Foreground\"", "\"Orphan\""].map(str::to_owned);
                 return Err(delete_options(&Cause::unsupported(
                     "propagationPolicy",

@@ -24,14 +24,8 @@ impl Selection {
     pub(crate) fn of(target: &Target, query: &Query) -> Result<Self, ApiError> {
         let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
             .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
-        let mut fields = query.get("fieldSelector").unwrap_or_default().to_owned();
-        if target.watch_path {
-            // The old watch paths name one object where a field selector would.
-            if let Some(name) = &target.name {
-                fields = format!("metadata.name={name},{fields}");
-            }
-        }
-        let fields = FieldSelector::parse(&fields, &target.resource).map_err(ApiError::bad_request)?;
+        let fields = query.get("fieldSelector").unwrap_or_default();
+        let fields = FieldSelector::parse(fields, &target.resource).map_err(ApiError::bad_request)?;
         Ok(Self { labels, fields })
     }
 
@@ -67,7 +61,7 @@ impl Continue {
     }
 }
 
-pub(super) async fn list(asked: Asked) -> Result<Response, ApiError> {
+pub(super) fn list(asked: &Asked) -> Result<Response, ApiError> {
     let selection = Selection::of(&asked.target, &asked.query)?;
     let limit = asked.query.number::<usize>("limit")?.filter(|limit| 0 < *limit);
     let store = &asked.plane.store;

@@ -34,8 +34,7 @@ const BOOKMARKS: Duration = Duration::from_mins(1);
 /// Frames are gathered up to this size if more than one is waiting.
 const PIECE: usize = 64 << 10;
 
-pub(super) async fn watch(mut asked: Asked) -> Result<Response, ApiError> {
-    asked.target.watch_path = true;
+pub(super) fn watch(asked: Asked) -> Result<Response, ApiError> {
     let selection = Selection::of(&asked.target, &asked.query)?;
     let (start, send_end) = start(&asked)?;
     let current = asked.plane.store.revision();

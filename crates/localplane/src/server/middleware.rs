@@ -38,25 +38,20 @@ pub(super) async fn count_request(request: Request<Body>, next: Next) -> Respons
 }
 
 /// Lets requests with a valid token pass, and those that need none.
-pub(super) async fn authenticate(State(tokens): State<Tokens>, mut request: Request<Body>, next: Next) -> Response {
-    let open = matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz" | "/version");
-    match tokens.user(request.headers()) {
-        Some(user) => {
-            let user = user.clone();
-            let connection = request.extensions().get::<Arc<Connection>>();
-            if connection.is_some_and(|connection| !connection.authenticate()) {
-                return ApiError::too_many_requests(1).into_response();
-            }
-            request.extensions_mut().insert(user);
-            next.run(request).await
+pub(super) async fn authenticate(State(tokens): State<Tokens>, request: Request<Body>, next: Next) -> Response {
+    if tokens.accept(request.headers()) {
+        let connection = request.extensions().get::<Arc<Connection>>();
+        if connection.is_some_and(|connection| !connection.authenticate()) {
+            return ApiError::too_many_requests(1).into_response();
         }
-        None if open => next.run(request).await,
-        None => {
-            // Nothing of it is kept, however many such requests there are.
-            drop(read(request.into_body(), 0).await);
-            ApiError::unauthorized().into_response()
-        }
+        return next.run(request).await;
     }
+    if matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz" | "/version") {
+        return next.run(request).await;
+    }
+    // Nothing of it is kept, however many such requests there are.
+    drop(read(request.into_body(), 0).await);
+    ApiError::unauthorized().into_response()
 }
 
 /// Reads a request to its end before anything is answered. Over HTTP/2 an answer that comes earlier ends in a reset of the

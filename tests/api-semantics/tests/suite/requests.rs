@@ -40,21 +40,6 @@ async fn a_body_that_is_no_object(
 }
 
 #[rstest]
-#[tokio::test]
-async fn yaml_is_taken_too(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
-    let server = target.server().await;
-    let resource = Kind::ImagePullJob.stored();
-    let manifest =
-        "apiVersion: apps.kruise.io/v1beta1\nkind: ImagePullJob\nmetadata: {name: in-yaml}\nspec: {image: nginx}\n";
-    let path = resource.path(server.namespace());
-    let created = server
-        .answer(request(Method::POST, &path, "application/yaml", manifest))
-        .await
-        .accepted();
-    assert_eq!(created["spec"]["image"], "nginx");
-}
-
-#[rstest]
 #[case::object("imagepulljobs/nobody", 404, "NotFound")]
 #[case::kind("imagepulljoobs", 404, "NotFound")]
 #[case::subresource("imagepulljobs/nobody/scale", 404, "NotFound")]
