@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type WriteResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const PATH: &str = "/apis/apps.kruise.io/v1beta1/nodeimages";
 /// Writers at a time: a controller and a few hundred agents rarely have more under way.
@@ -44,7 +44,7 @@ struct Figures {
 }
 
 #[tokio::main]
-async fn main() -> Outcome<()> {
+async fn main() -> WriteResult<()> {
     let mut arguments = std::env::args().skip(1);
     let objects: usize = arguments.next().map_or(Ok(10_000), |text| text.parse())?;
     let watchers: usize = arguments.next().map_or(Ok(1_000), |text| text.parse())?;
@@ -54,7 +54,7 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-async fn measure_ours(objects: usize, watchers: usize) -> Outcome<Figures> {
+async fn measure_ours(objects: usize, watchers: usize) -> WriteResult<Figures> {
     let folder = tempfile::tempdir()?;
     let (mut child, kubeconfig) = serve(folder.path()).await?;
     let pid = child.id().ok_or("the server has ended")?;
@@ -63,7 +63,7 @@ async fn measure_ours(objects: usize, watchers: usize) -> Outcome<Figures> {
     figures
 }
 
-async fn measure_theirs(objects: usize, watchers: usize) -> Outcome<Figures> {
+async fn measure_theirs(objects: usize, watchers: usize) -> WriteResult<Figures> {
     let plane = ControlPlane::start(Options {
         crds: larder_api::crds(),
         ..Options::default()
@@ -72,7 +72,7 @@ async fn measure_theirs(objects: usize, watchers: usize) -> Outcome<Figures> {
     measure(plane.kubeconfig(), &plane.pids(), objects, watchers).await
 }
 
-async fn serve(folder: &Path) -> Outcome<(Child, std::path::PathBuf)> {
+async fn serve(folder: &Path) -> WriteResult<(Child, std::path::PathBuf)> {
     let program = std::env::current_exe()?.with_file_name("serve");
     let kubeconfig = folder.join("kubeconfig");
     let mut child = Command::new(program)
@@ -93,14 +93,14 @@ async fn serve(folder: &Path) -> Outcome<(Child, std::path::PathBuf)> {
     Ok((child, kubeconfig))
 }
 
-async fn client(kubeconfig: &Path) -> Outcome<Client> {
+async fn client(kubeconfig: &Path) -> WriteResult<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.disable_compression = true;
     Ok(Client::try_from(config)?)
 }
 
-async fn measure(kubeconfig: &Path, pids: &[u32], objects: usize, watchers: usize) -> Outcome<Figures> {
+async fn measure(kubeconfig: &Path, pids: &[u32], objects: usize, watchers: usize) -> WriteResult<Figures> {
     let client = client(kubeconfig).await?;
     let start = Instant::now();
     each(objects, |index| {
@@ -131,7 +131,7 @@ async fn measure(kubeconfig: &Path, pids: &[u32], objects: usize, watchers: usiz
     pages(&client).await?;
     let paged = start.elapsed();
     let (one, fan_out) = watches(kubeconfig, &client, watchers.min(objects)).await?;
-    let memory = pids.iter().map(|pid| resident(*pid)).sum::<Outcome<u64>>()?;
+    let memory = pids.iter().map(|pid| resident(*pid)).sum::<WriteResult<u64>>()?;
     Ok(Figures {
         creates,
         patches,
@@ -144,13 +144,13 @@ async fn measure(kubeconfig: &Path, pids: &[u32], objects: usize, watchers: usiz
     })
 }
 
-async fn each<F: Future<Output = Outcome<()>>>(count: usize, act: impl Fn(usize) -> F) -> Outcome<()> {
+async fn each<F: Future<Output = WriteResult<()>>>(count: usize, act: impl Fn(usize) -> F) -> WriteResult<()> {
     stream::iter((0..count).map(Ok))
         .try_for_each_concurrent(WRITERS, act)
         .await
 }
 
-async fn write(client: &Client, method: Method, path: String, body: Value) -> Outcome<()> {
+async fn write(client: &Client, method: Method, path: String, body: Value) -> WriteResult<()> {
     let kind = if method == Method::PATCH {
         "application/merge-patch+json"
     } else {
@@ -171,12 +171,12 @@ async fn write(client: &Client, method: Method, path: String, body: Value) -> Ou
     }
 }
 
-async fn read(client: &Client, path: &str) -> Outcome<bytes::Bytes> {
+async fn read(client: &Client, path: &str) -> WriteResult<bytes::Bytes> {
     let response = client.send(Request::get(path).body(Body::empty())?).await?;
     Ok(response.into_body().collect().await?.to_bytes())
 }
 
-async fn pages(client: &Client) -> Outcome<()> {
+async fn pages(client: &Client) -> WriteResult<()> {
     let mut next = String::new();
     loop {
         let page: Value = serde_json::from_slice(&read(client, &format!("{PATH}?limit=500{next}")).await?)?;
@@ -188,7 +188,7 @@ async fn pages(client: &Client) -> Outcome<()> {
 }
 
 /// Median time from a write to the one watcher of that object, then from one write to all watchers of one object.
-async fn watches(kubeconfig: &Path, writer: &Client, watchers: usize) -> Outcome<(Duration, Duration)> {
+async fn watches(kubeconfig: &Path, writer: &Client, watchers: usize) -> WriteResult<(Duration, Duration)> {
     let mut clients = Vec::new();
     for _ in 0..watchers.div_ceil(PER_CONNECTION) {
         clients.push(client(kubeconfig).await?);
@@ -202,7 +202,7 @@ async fn watches(kubeconfig: &Path, writer: &Client, watchers: usize) -> Outcome
         );
         async move {
             let request = Request::get(format!("{PATH}?{query}")).body(Body::empty())?;
-            Outcome::Ok(client.send(request).await?.into_body().into_data_stream())
+            WriteResult::Ok(client.send(request).await?.into_body().into_data_stream())
         }
     };
     let mut own = stream::iter((0..watchers).map(|index| open(index, index)))
@@ -243,7 +243,7 @@ async fn watches(kubeconfig: &Path, writer: &Client, watchers: usize) -> Outcome
     Ok((median(times), start.elapsed()))
 }
 
-async fn revision(client: &Client) -> Outcome<String> {
+async fn revision(client: &Client) -> WriteResult<String> {
     let page: Value = serde_json::from_slice(&read(client, &format!("{PATH}?limit=1")).await?)?;
     Ok(page["metadata"]["resourceVersion"]
         .as_str()
@@ -293,7 +293,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// Resident memory in KiB.
-fn resident(pid: u32) -> Outcome<u64> {
+fn resident(pid: u32) -> WriteResult<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status
         .lines()

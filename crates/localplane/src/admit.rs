@@ -27,9 +27,9 @@ pub(crate) enum Part {
     Status,
 }
 
-/// How the new state of an object was told.
+/// How an update describes the new state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum UpdateKind {
     /// As a whole: the writer has seen the object that it replaces.
     Replaced,
     /// By the difference: the writer need not know the rest.
@@ -89,11 +89,11 @@ pub(crate) fn update(
     old: &Object,
     mut object: Object,
     part: Part,
-    way: Way,
+    kind: UpdateKind,
 ) -> Result<Change, ApiError> {
     let subject = target.subject();
     let name = current.name.name.as_str();
-    check_preconditions(target, current, &object, way)?;
+    check_preconditions(target, current, &object, kind)?;
     keep_own(target, old, &mut object, part);
     fill_in(target, &mut object);
     let mut causes = metadata::check_update(&target.resource, &object, old);
@@ -104,11 +104,11 @@ pub(crate) fn update(
         return Err(ApiError::invalid(&subject, name, &causes));
     }
     count_generation(target, old, &mut object);
-    Ok(settle(&target.resource, current, old, object))
+    Ok(store_or_remove(&target.resource, current, old, object))
 }
 
 /// What becomes of an object after a change: nothing if it is the same, its end if only its finalizers kept it.
-pub(crate) fn settle(resource: &Resource, current: &Shared, old: &Object, object: Object) -> Change {
+pub(crate) fn store_or_remove(resource: &Resource, current: &Shared, old: &Object, object: Object) -> Change {
     if is_over(resource, &object) {
         return Change::Remove(object);
     }
@@ -138,7 +138,7 @@ fn is_over(resource: &Resource, object: &Object) -> bool {
         && namespace_is_emptied
 }
 
-fn check_preconditions(target: &Target, current: &Shared, object: &Object, way: Way) -> Result<(), ApiError> {
+fn check_preconditions(target: &Target, current: &Shared, object: &Object, kind: UpdateKind) -> Result<(), ApiError> {
     let subject = target.subject();
     let name = &current.name.name;
     let version = object::meta_str(object, "resourceVersion");
@@ -157,7 +157,7 @@ fn check_preconditions(target: &Target, current: &Shared, object: &Object, way: 
     }
     let uid = object::meta_str(object, "uid");
     if !uid.is_empty() && uid != current.uid {
-        if way == Way::Patched {
+        if kind == UpdateKind::Patched {
             let cause = Cause::invalid("metadata.uid", &format!("{uid:?}"), "field is immutable");
             return Err(ApiError::invalid(&subject, name, &[cause]));
         }

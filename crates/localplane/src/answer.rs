@@ -74,7 +74,7 @@ pub(crate) fn one(
     json_response(status, one_json(target, stored, format, query, now, true))
 }
 
-/// The text of one object; of a table without its columns if they were told before.
+/// The text of one object; of a table without its columns if they were sent before.
 pub(crate) fn one_json(
     target: &Target,
     stored: &Stored,

@@ -13,7 +13,7 @@ use crate::{
     plane::Plane,
     registry::Resource,
     request::Target,
-    store::{Change, Reading},
+    store::{Change, ReadView},
     stored::{Key, ObjectName},
 };
 
@@ -30,8 +30,8 @@ pub(crate) async fn run(plane: &Plane) -> Result<(), ApiError> {
         let object = json!({"kind": "Namespace", "metadata": {"name": name}});
         ensure(plane, namespaces, object, false).await?;
     }
-    let existing: Vec<String> = plane.store.inspect(|world| {
-        let living = world.objects(plane.namespaces).filter(|namespace| !namespace.deleting);
+    let existing: Vec<String> = plane.store.inspect(|state| {
+        let living = state.objects(plane.namespaces).filter(|namespace| !namespace.deleting);
         living.map(|namespace| namespace.name.name.clone()).collect()
     });
     for namespace in existing {
@@ -87,7 +87,7 @@ pub(crate) async fn default_service_account(plane: &Plane, namespace: &str) -> R
     object::set_meta(&mut object, "name", Some(DEFAULT_SERVICE_ACCOUNT.into()));
     object::set_meta(&mut object, "namespace", Some(namespace.into()));
     let (now, wanted) = (plane.store.now(), key.clone());
-    let decide = move |reading: &Reading<'_>| match (reading.get(&wanted), reading.get(&parent)) {
+    let decide = move |reading: &ReadView<'_>| match (reading.get(&wanted), reading.get(&parent)) {
         (Some(current), _) => Ok(Change::Keep(current)),
         (None, Some(parent)) if parent.deleting => Ok(Change::Keep(parent)),
         (None, Some(_)) => Ok(Change::Put(admit::create(&target, object.clone(), now)?)),
@@ -117,7 +117,7 @@ async fn ensure(plane: &Plane, resource: &Arc<Resource>, object: Value, refresh:
     };
     let now = plane.store.now();
     let wanted = key.clone();
-    let decide = move |reading: &Reading<'_>| match reading.get(&wanted) {
+    let decide = move |reading: &ReadView<'_>| match reading.get(&wanted) {
         None => Ok(Change::Put(admit::create(&target, object.clone(), now)?)),
         Some(current) if refresh => {
             let old = current.object("");

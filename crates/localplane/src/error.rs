@@ -230,7 +230,7 @@ impl ApiError {
         Self::plain(StatusCode::GONE, "Expired", message)
     }
 
-    /// 410 for a page of a list whose revision is forgotten; `token` continues from the newest revision.
+    /// 410 for a page of a list whose revision is gone; `token` continues from the newest revision.
     pub fn expired_page(token: String) -> Self {
         let mut error = Self::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list \

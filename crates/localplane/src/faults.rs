@@ -27,7 +27,7 @@ use crate::error::{ApiError, Subject};
 pub struct Faults {
     /// Seed of all decisions.
     pub seed: u64,
-    /// A write is refused with 409, as if somebody else had been faster. Not given to creations.
+    /// A write is refused with 409, as if another write had come first. Not given to creations.
     pub conflict: f64,
     /// A request is refused with 429 and `Retry-After: 1`.
     pub too_many: f64,

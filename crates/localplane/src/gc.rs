@@ -1,7 +1,7 @@
 //! Clean-up in the background: objects whose owners are gone, deletions that wait for dependents, namespaces that are
 //! being emptied, Events that are old, and namespaces that lack their ServiceAccount.
 //!
-//! Driven by the chores that changes leave behind, never by scanning everything; only Events are looked through, once
+//! Driven by the clean-up tasks that changes leave behind, never by scanning everything; only Events are looked through, once
 //! in a while, for their age.
 
 use std::{sync::Arc, time::Duration};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    admit::settle,
+    admit::store_or_remove,
     bootstrap::default_service_account,
     error::ApiError,
     handlers::{Deletion, decide_deletion},
     object::{self, Object},
     plane::Plane,
-    store::{Change, Chore, Reading, World},
+    store::{Change, CleanupTask, ReadView, State},
     stored::{Key, ObjectName, Owner, Shared},
 };
 
@@ -32,10 +32,10 @@ pub(crate) async fn run(plane: Arc<Plane>, event_ttl: Duration) {
     sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            chores = plane.store.chores() => {
-                for chore in chores {
-                    if let Err(error) = carry_out(&plane, &chore).await {
-                        tracing::warn!(error = &error as &dyn std::error::Error, ?chore, "clean-up failed");
+            cleanup_tasks = plane.store.cleanup_tasks() => {
+                for task in cleanup_tasks {
+                    if let Err(error) = carry_out(&plane, &task).await {
+                        tracing::warn!(error = &error as &dyn std::error::Error, ?task, "clean-up failed");
                     }
                 }
             }
@@ -45,11 +45,11 @@ pub(crate) async fn run(plane: Arc<Plane>, event_ttl: Duration) {
     }
 }
 
-async fn carry_out(plane: &Plane, chore: &Chore) -> Result<(), ApiError> {
-    match chore {
-        Chore::Object(key) => object(plane, key).await,
-        Chore::Namespace(name) => namespace(plane, name).await,
-        Chore::ServiceAccount(namespace) => default_service_account(plane, namespace).await,
+async fn carry_out(plane: &Plane, task: &CleanupTask) -> Result<(), ApiError> {
+    match task {
+        CleanupTask::Object(key) => object(plane, key).await,
+        CleanupTask::Namespace(name) => namespace(plane, name).await,
+        CleanupTask::ServiceAccount(namespace) => default_service_account(plane, namespace).await,
     }
 }
 
@@ -68,7 +68,7 @@ async fn object(plane: &Plane, key: &Key) -> Result<(), ApiError> {
     if stored.owners.is_empty() || stored.deleting {
         return Ok(());
     }
-    let gone = plane.store.inspect(|world| gone_owners(plane, world, &stored));
+    let gone = plane.store.inspect(|state| gone_owners(plane, state, &stored));
     if gone.is_empty() {
         Ok(())
     } else if gone.len() < stored.owners.len() {
@@ -79,7 +79,7 @@ async fn object(plane: &Plane, key: &Key) -> Result<(), ApiError> {
 }
 
 /// Uids of owners that do not exist. An owner of a kind that is not served cannot be judged and counts as there.
-fn gone_owners(plane: &Plane, world: &World, stored: &Shared) -> Vec<String> {
+fn gone_owners(plane: &Plane, state: &State, stored: &Shared) -> Vec<String> {
     let is_gone = |owner: &Owner| {
         let Some(resource) = plane.store.registry().of_kind(&owner.group, &owner.kind) else {
             return false;
@@ -89,7 +89,7 @@ fn gone_owners(plane: &Plane, world: &World, stored: &Shared) -> Vec<String> {
         } else {
             ""
         };
-        world.by_uid(&owner.uid).is_none_or(|key| {
+        state.by_uid(&owner.uid).is_none_or(|key| {
             key.resource != resource.id || key.name.namespace != namespace || key.name.name != owner.name
         })
     };
@@ -102,7 +102,7 @@ fn gone_owners(plane: &Plane, world: &World, stored: &Shared) -> Vec<String> {
 }
 
 async fn orphan_dependents(plane: &Plane, key: &Key, stored: &Shared) -> Result<(), ApiError> {
-    for dependent in plane.store.inspect(|world| world.dependents(&stored.uid)) {
+    for dependent in plane.store.inspect(|state| state.dependents(&stored.uid)) {
         drop_owners(plane, &dependent, vec![stored.uid.clone()]).await?;
     }
     drop_finalizer(plane, key, ORPHAN).await
@@ -110,7 +110,7 @@ async fn orphan_dependents(plane: &Plane, key: &Key, stored: &Shared) -> Result<
 
 async fn delete_dependents(plane: &Plane, key: &Key, stored: &Shared) -> Result<(), ApiError> {
     let mut blocked = false;
-    for dependent in plane.store.inspect(|world| world.dependents(&stored.uid)) {
+    for dependent in plane.store.inspect(|state| state.dependents(&stored.uid)) {
         let Some(found) = plane.store.get(&dependent) else {
             continue;
         };
@@ -119,7 +119,7 @@ async fn delete_dependents(plane: &Plane, key: &Key, stored: &Shared) -> Result<
             delete(plane, &dependent, Some(found.uid.clone())).await?;
         }
     }
-    let left = plane.store.inspect(|world| world.dependents(&stored.uid));
+    let left = plane.store.inspect(|state| state.dependents(&stored.uid));
     if blocked && !left.is_empty() {
         // Comes back when the last of them is gone.
         return Ok(());
@@ -138,12 +138,12 @@ async fn namespace(plane: &Plane, name: &str) -> Result<(), ApiError> {
     if !plane.store.get(&key).is_some_and(|stored| stored.deleting) {
         return Ok(());
     }
-    let contents = plane.store.inspect(|world| world.contents(name));
-    let doomed = contents.iter().map(|key| delete(plane, key, None));
-    for result in futures::future::join_all(doomed).await {
+    let contents = plane.store.inspect(|state| state.contents(name));
+    let deletions = contents.iter().map(|key| delete(plane, key, None));
+    for result in futures::future::join_all(deletions).await {
         result?;
     }
-    if !plane.store.inspect(|world| world.contents(name)).is_empty() {
+    if !plane.store.inspect(|state| state.contents(name)).is_empty() {
         // Finalizers hold the rest; its removal brings us back.
         return Ok(());
     }
@@ -159,8 +159,8 @@ async fn expire_events(plane: &Plane, ttl: Duration) {
     let events = plane.store.registry().builtin_id("events");
     let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
     let oldest = plane.store.now().as_millisecond().saturating_sub(ttl);
-    let expired: Vec<Key> = plane.store.inspect(|world| {
-        let old = world.objects(events).filter(|event| event.written < oldest);
+    let expired: Vec<Key> = plane.store.inspect(|state| {
+        let old = state.objects(events).filter(|event| event.written < oldest);
         old.map(|event| Key {
             resource: events,
             name: event.name.clone(),
@@ -179,7 +179,7 @@ async fn delete(plane: &Plane, key: &Key, uid: Option<String>) -> Result<(), Api
     let resource = Arc::clone(plane.store.registry().get(key.resource));
     let now = plane.store.now();
     let wanted = key.clone();
-    let decide = move |reading: &Reading<'_>| match reading.get(&wanted) {
+    let decide = move |reading: &ReadView<'_>| match reading.get(&wanted) {
         Some(current) if uid.as_ref().is_none_or(|uid| *uid == current.uid) => {
             Ok(decide_deletion(&resource, &current, &Deletion::background(), now))
         }
@@ -222,14 +222,14 @@ async fn drop_finalizer(plane: &Plane, key: &Key, name: &'static str) -> Result<
 async fn change(plane: &Plane, key: &Key, edit: impl Fn(&mut Object) + Send + 'static) -> Result<(), ApiError> {
     let resource = Arc::clone(plane.store.registry().get(key.resource));
     let wanted = key.clone();
-    let decide = move |reading: &Reading<'_>| {
+    let decide = move |reading: &ReadView<'_>| {
         let current = reading
             .get(&wanted)
             .ok_or_else(|| ApiError::not_found(&crate::error::Subject::default(), &wanted.name.name))?;
         let old = current.object("");
         let mut object = old.clone();
         edit(&mut object);
-        Ok::<Change, ApiError>(settle(&resource, &current, &old, object))
+        Ok::<Change, ApiError>(store_or_remove(&resource, &current, &old, object))
     };
     ignore_absent(plane.store.write(key.clone(), decide).await.map(drop))
 }

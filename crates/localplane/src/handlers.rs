@@ -33,7 +33,7 @@ pub(crate) use delete::{Deletion, delete as decide_deletion};
 pub(crate) const BODY_LIMIT: usize = 3 << 20;
 
 /// A request that is understood so far: everything but its verb and its body.
-pub(crate) struct Asked {
+pub(crate) struct RequestContext {
     pub(crate) plane: Arc<Plane>,
     pub(crate) target: Target,
     pub(crate) query: Query,
@@ -41,7 +41,7 @@ pub(crate) struct Asked {
     pub(crate) format: Format,
 }
 
-impl Asked {
+impl RequestContext {
     /// The object the path names.
     pub(crate) fn key(&self) -> Result<Key, ApiError> {
         Ok(self.key_of(self.target.named()?))
@@ -90,37 +90,37 @@ pub(crate) async fn resource(plane: Arc<Plane>, request: Request<Body>) -> Respo
 
 async fn answer(plane: Arc<Plane>, request: Request<Body>) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let asked = Asked {
+    let context = RequestContext {
         target: Target::parse(plane.store.registry(), parts.uri.path())?,
         query: Query::parse(parts.uri.query().unwrap_or_default()),
         format: format(&parts.headers)?,
         headers: parts.headers,
         plane,
     };
-    asked.part()?;
+    context.part()?;
     let writes = matches!(
         parts.method,
         Method::POST | Method::PUT | Method::PATCH | Method::DELETE
     );
-    if writes && asked.target.resource.is_read_only() {
+    if writes && context.target.resource.is_read_only() {
         return Err(ApiError::method_not_allowed());
     }
-    let warnings = asked.warnings(Vec::new());
-    let named = asked.target.name.is_some();
-    let subresource = asked.target.subresource.is_some();
-    let watches = asked.query.switch("watch");
+    let warnings = context.warnings(Vec::new());
+    let named = context.target.name.is_some();
+    let subresource = context.target.subresource.is_some();
+    let watches = context.query.switch("watch");
     let response = match (parts.method, named) {
-        (Method::GET, false) if watches => watch::watch(asked)?,
-        (Method::GET, false) => list::list(&asked)?,
-        (Method::GET, true) => read::get(&asked)?,
-        (Method::POST, false) => create::create(&asked, whole(body).await?).await?,
-        (Method::PUT, true) => update::update(&asked, whole(body).await?).await?,
-        (Method::PATCH, true) => patch::patch(&asked, whole(body).await?).await?,
-        (Method::DELETE, true) if !subresource => delete::one(&asked, whole(body).await?).await?,
-        (Method::PUT | Method::PATCH, false) if asked.target.resource.builtin.is_none() => {
+        (Method::GET, false) if watches => watch::watch(context)?,
+        (Method::GET, false) => list::list(&context)?,
+        (Method::GET, true) => read::get(&context)?,
+        (Method::POST, false) => create::create(&context, whole(body).await?).await?,
+        (Method::PUT, true) => update::update(&context, whole(body).await?).await?,
+        (Method::PATCH, true) => patch::patch(&context, whole(body).await?).await?,
+        (Method::DELETE, true) if !subresource => delete::one(&context, whole(body).await?).await?,
+        (Method::PUT | Method::PATCH, false) if context.target.resource.builtin.is_none() => {
             return Err(ApiError::bad_request("name must be provided"));
         }
-        (Method::DELETE, false) => delete::collection(&asked, whole(body).await?).await?,
+        (Method::DELETE, false) => delete::collection(&context, whole(body).await?).await?,
         _ => return Err(ApiError::method_not_allowed()),
     };
     Ok(answer::warn(response, &warnings))

@@ -1,5 +1,5 @@
-//! The certificate by which clients know the server, and its key. Whoever keeps it over restarts keeps the kubeconfigs
-//! that people have copied.
+//! The certificate by which clients know the server, and its key. If both are kept over a restart, copies of
+//! the kubeconfig go on working.
 
 use std::sync::Arc;
 

@@ -142,7 +142,7 @@ impl Localplane {
         });
         bootstrap::run(&plane).await.map_err(StartError::Bootstrap)?;
         let cleaner = tokio::spawn(gc::run(Arc::clone(&plane), config.event_ttl));
-        // The writer ends after everybody who could still write.
+        // The writer ends after all tasks that could still write.
         let stopping = stop.clone();
         let writer = tokio::spawn(async move {
             stopping.cancelled().await;

@@ -60,7 +60,7 @@ pub(crate) fn generation(object: &Object) -> i64 {
     meta(object, "generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// Whether somebody has asked for the object's deletion.
+/// Whether the object is being deleted.
 pub(crate) fn is_deleting(object: &Object) -> bool {
     meta(object, "deletionTimestamp").is_some_and(|time| !time.is_null())
 }

@@ -1,10 +1,10 @@
-//! The objects: read from memory, written through one writer that makes each batch durable before anybody sees it.
+//! The objects: read from memory, written through one writer that makes each batch durable before it is visible.
 //!
 //! Promises: a write that was answered survives the death of the process; revisions only grow; a reader sees all
 //! writes up to a revision and none after it. Knows nothing of HTTP.
 
 mod disk;
-mod world;
+mod state;
 mod writer;
 
 use std::{
@@ -16,15 +16,15 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 pub use disk::DiskError;
-pub(crate) use world::{Chore, World};
-pub(crate) use writer::{Change, Outcome, Reading};
+pub(crate) use state::{CleanupTask, State};
+pub(crate) use writer::{Change, ReadView, WriteResult};
 
 use crate::{
     clock::Clock,
     error::ApiError,
     registry::Registry,
     stored::{Key, ObjectName, Shared},
-    watch::{Event, History, Interest},
+    watch::{Event, History, WatchScope},
 };
 
 /// Requests that may wait for the writer; beyond that, writers wait for a place.
@@ -39,19 +39,19 @@ pub(crate) struct Store {
 
 /// What readers and the writer share.
 pub(crate) struct Inner {
-    world: RwLock<World>,
+    state: RwLock<State>,
     registry: Arc<Registry>,
     clock: Clock,
-    chores: Notify,
+    cleanup_tasks: Notify,
 }
 
 impl Inner {
-    fn read(&self) -> RwLockReadGuard<'_, World> {
-        self.world.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, World> {
-        self.world.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,18 +82,18 @@ pub(crate) enum Start {
     /// Everything after this revision.
     After(u64),
     /// Everything from now on, with the present state first if asked for.
-    Now { state: bool },
+    Now { initial: bool },
 }
 
 /// A running watch: what it missed, then what comes.
 pub(crate) struct Subscription {
-    pub(crate) state: Vec<Shared>,
+    pub(crate) initial: Vec<Shared>,
     pub(crate) backlog: Vec<Arc<Event>>,
-    /// The revision up to which `state` and `backlog` tell.
+    /// The revision up to which `initial` and `backlog` tell.
     pub(crate) revision: u64,
     pub(crate) events: mpsc::Receiver<Arc<Event>>,
     resource: usize,
-    interest: Interest,
+    scope: WatchScope,
     id: u64,
     store: Arc<Inner>,
 }
@@ -107,7 +107,10 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.store.write().hub(self.resource).leave(&self.interest, self.id);
+        self.store
+            .write()
+            .watch_cache(self.resource)
+            .leave(&self.scope, self.id);
     }
 }
 
@@ -120,18 +123,18 @@ impl Store {
         history: History,
         stop: CancellationToken,
     ) -> Result<(Self, tokio::task::JoinHandle<()>), DiskError> {
-        let (disk, world) = match path {
+        let (disk, state) = match path {
             Some(path) => {
                 let (disk, loaded) = disk::Disk::open(path, &registry)?;
-                (Some(disk), World::new(&registry, history, loaded))
+                (Some(disk), State::new(&registry, history, loaded))
             }
-            None => (None, World::new(&registry, history, disk::Loaded::default())),
+            None => (None, State::new(&registry, history, disk::Loaded::default())),
         };
         let shared = Arc::new(Inner {
-            world: RwLock::new(world),
+            state: RwLock::new(state),
             registry,
             clock,
-            chores: Notify::new(),
+            cleanup_tasks: Notify::new(),
         });
         let (queue, jobs) = mpsc::channel(QUEUE);
         let task = tokio::spawn(writer::run(Arc::clone(&shared), disk, jobs, stop));
@@ -148,8 +151,8 @@ impl Store {
         self.shared.read().revision()
     }
 
-    /// A page of objects. Fails only if `query.at` is forgotten.
-    pub(crate) fn list(&self, query: &ListQuery<'_>) -> Result<Listing, Forgotten> {
+    /// A page of objects. Fails only if the events since `query.at` are gone.
+    pub(crate) fn list(&self, query: &ListQuery<'_>) -> Result<Listing, Compacted> {
         self.shared.read().list(query)
     }
 
@@ -157,37 +160,37 @@ impl Store {
     pub(crate) fn subscribe(
         &self,
         resource: usize,
-        interest: Interest,
+        scope: WatchScope,
         start: Start,
-    ) -> Result<Subscription, Forgotten> {
-        let mut world = self.shared.write();
-        let revision = world.revision();
-        let mut state = Vec::new();
+    ) -> Result<Subscription, Compacted> {
+        let mut state = self.shared.write();
+        let revision = state.revision();
+        let mut initial = Vec::new();
         let mut backlog = Vec::new();
         match start {
-            Start::Now { state: true } => state = world.covered(resource, &interest),
-            Start::Now { state: false } => {}
+            Start::Now { initial: true } => initial = state.covered(resource, &scope),
+            Start::Now { initial: false } => {}
             Start::After(after) => {
-                let hub = world.hub(resource);
-                let forgotten = Forgotten {
-                    newest: hub.forgotten(),
+                let watch_cache = state.watch_cache(resource);
+                let compacted = Compacted {
+                    newest: watch_cache.compacted(),
                 };
-                backlog = hub
+                backlog = watch_cache
                     .since(after)
-                    .ok_or(forgotten)?
-                    .filter(|event| interest.covers(&event.object.name))
+                    .ok_or(compacted)?
+                    .filter(|event| scope.covers(&event.object.name))
                     .cloned()
                     .collect();
             }
         }
-        let (id, events) = world.hub(resource).listen(&interest);
+        let (id, events) = state.watch_cache(resource).listen(&scope);
         Ok(Subscription {
-            state,
+            initial,
             backlog,
             revision,
             events,
             resource,
-            interest,
+            scope,
             id,
             store: Arc::clone(&self.shared),
         })
@@ -199,8 +202,8 @@ impl Store {
     pub(crate) async fn write(
         &self,
         key: Key,
-        decide: impl Fn(&Reading<'_>) -> Result<Change, ApiError> + Send + 'static,
-    ) -> Result<Outcome, ApiError> {
+        decide: impl Fn(&ReadView<'_>) -> Result<Change, ApiError> + Send + 'static,
+    ) -> Result<WriteResult, ApiError> {
         let prepared = self.prepare(&decide)?;
         let (reply, answer) = oneshot::channel();
         let job = writer::Job {
@@ -216,14 +219,17 @@ impl Store {
     /// What `decide` would do now, without doing it.
     pub(crate) fn dry_run(
         &self,
-        decide: impl Fn(&Reading<'_>) -> Result<Change, ApiError>,
+        decide: impl Fn(&ReadView<'_>) -> Result<Change, ApiError>,
     ) -> Result<Change, ApiError> {
         Ok(self.prepare(&decide)?.change)
     }
 
-    fn prepare(&self, decide: &dyn Fn(&Reading<'_>) -> Result<Change, ApiError>) -> Result<writer::Prepared, ApiError> {
+    fn prepare(
+        &self,
+        decide: &dyn Fn(&ReadView<'_>) -> Result<Change, ApiError>,
+    ) -> Result<writer::Prepared, ApiError> {
         let lookup = |key: &Key| self.get(key);
-        let reading = Reading::new(&lookup);
+        let reading = ReadView::new(&lookup);
         let change = decide(&reading)?;
         Ok(writer::Prepared {
             change,
@@ -232,19 +238,19 @@ impl Store {
     }
 
     /// Waits for clean-up work and takes it.
-    pub(crate) async fn chores(&self) -> Vec<Chore> {
+    pub(crate) async fn cleanup_tasks(&self) -> Vec<CleanupTask> {
         loop {
-            let notified = self.shared.chores.notified();
-            let chores = self.shared.write().take_chores();
-            if !chores.is_empty() {
-                return chores;
+            let notified = self.shared.cleanup_tasks.notified();
+            let cleanup_tasks = self.shared.write().take_cleanup_tasks();
+            if !cleanup_tasks.is_empty() {
+                return cleanup_tasks;
             }
             notified.await;
         }
     }
 
     /// Runs `look` on the present state; it must be short, since it holds off the writer.
-    pub(crate) fn inspect<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+    pub(crate) fn inspect<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.shared.read())
     }
 
@@ -261,6 +267,6 @@ impl Store {
 
 /// A revision that is no longer remembered; everything up to `newest` is gone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Forgotten {
+pub(crate) struct Compacted {
     pub(crate) newest: u64,
 }

@@ -1,4 +1,4 @@
-//! Recent events of one resource and those who listen to them.
+//! Recent events of one resource, and its watchers.
 //!
 //! An event costs only the watchers of its resource, and among those a watch of one name is found by that name. A
 //! watcher that does not keep up is cut off, never buffered without limit. Knows nothing of selectors or JSON.
@@ -14,12 +14,12 @@ use tokio::sync::mpsc;
 use crate::stored::Shared;
 
 /// Events a watcher may lag behind before it is cut off. A watcher that is this late re-lists, which is cheaper for
-/// everybody than keeping its backlog.
+/// the server than keeping its backlog.
 const LAG: usize = 1024;
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum EventType {
     Added,
     Modified,
     Deleted,
@@ -28,7 +28,7 @@ pub(crate) enum Happened {
 /// One change of one object.
 #[derive(Debug)]
 pub(crate) struct Event {
-    pub(crate) happened: Happened,
+    pub(crate) kind: EventType,
     /// The object after the change; for a deletion its last state, at the revision of the deletion.
     pub(crate) object: Shared,
     /// The object before the change.
@@ -38,9 +38,9 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    pub(crate) fn new(happened: Happened, object: Shared, previous: Option<Shared>) -> Self {
+    pub(crate) fn new(kind: EventType, object: Shared, previous: Option<Shared>) -> Self {
         Self {
-            happened,
+            kind,
             object,
             previous,
             lines: Default::default(),
@@ -49,15 +49,15 @@ impl Event {
 
     /// The line that tells of this event.
     ///
-    /// Nearly all watchers are told the same, so that line is kept. Those whose selector turns a change into something
+    /// Nearly all watchers get the same line, so it is kept. Those whose selector turns a change into something
     /// else get a line of their own.
-    pub(crate) fn line(&self, told: &'static str, version: usize, api_version: &str) -> Bytes {
-        let make = || self.object.frame(told, api_version);
+    pub(crate) fn line(&self, event_type: &'static str, version: usize, api_version: &str) -> Bytes {
+        let make = || self.object.frame(event_type, api_version);
         let Some(slot) = self.lines.get(version) else {
             return make();
         };
-        let (kept, line) = slot.get_or_init(|| (told, make()));
-        if *kept == told { line.clone() } else { make() }
+        let (kept, line) = slot.get_or_init(|| (event_type, make()));
+        if *kept == event_type { line.clone() } else { make() }
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -88,14 +88,14 @@ impl Default for History {
     }
 }
 
-/// Which part of a resource a watcher listens to.
+/// Which objects of a resource a watcher gets events of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Interest {
+pub(crate) struct WatchScope {
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
 }
 
-impl Interest {
+impl WatchScope {
     pub(crate) fn covers(&self, object: &crate::stored::ObjectName) -> bool {
         let fits = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
         fits(&self.namespace, &object.namespace) && fits(&self.name, &object.name)
@@ -103,7 +103,7 @@ impl Interest {
 }
 
 #[derive(Debug)]
-struct Listener {
+struct Watcher {
     id: u64,
     namespace: Option<String>,
     queue: mpsc::Sender<Arc<Event>>,
@@ -111,25 +111,25 @@ struct Listener {
 
 /// Past and audience of one resource.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct WatchCache {
     history: History,
     recent: VecDeque<Arc<Event>>,
     bytes: usize,
-    /// Events up to this revision are forgotten.
-    forgotten: u64,
-    of_all: Vec<Listener>,
-    of_name: HashMap<String, Vec<Listener>>,
+    /// Events up to this revision are gone.
+    compacted: u64,
+    of_all: Vec<Watcher>,
+    of_name: HashMap<String, Vec<Watcher>>,
     next_id: u64,
 }
 
-impl Hub {
-    /// A hub that knows nothing from before `revision`.
+impl WatchCache {
+    /// A cache without events from before `revision`.
     pub(crate) fn new(history: History, revision: u64) -> Self {
         Self {
             history,
             recent: VecDeque::new(),
             bytes: 0,
-            forgotten: revision,
+            compacted: revision,
             of_all: Vec::new(),
             of_name: HashMap::new(),
             next_id: 0,
@@ -143,68 +143,68 @@ impl Hub {
         while self.history.events < self.recent.len() || self.history.bytes < self.bytes && 1 < self.recent.len() {
             let Some(old) = self.recent.pop_front() else { break };
             self.bytes -= old.size();
-            self.forgotten = old.revision();
+            self.compacted = old.revision();
         }
-        // A full queue drops the listener; its receiving end sees the channel closed and reports that it lost track.
-        self.of_all.retain(|listener| listener.offer(event));
+        // A full queue drops the watcher; its receiving end sees the channel closed and reports that it lost track.
+        self.of_all.retain(|watcher| watcher.offer(event));
         let name = &event.object.name.name;
-        if let Some(listeners) = self.of_name.get_mut(name) {
-            listeners.retain(|listener| listener.offer(event));
-            if listeners.is_empty() {
+        if let Some(watchers) = self.of_name.get_mut(name) {
+            watchers.retain(|watcher| watcher.offer(event));
+            if watchers.is_empty() {
                 self.of_name.remove(name);
             }
         }
     }
 
-    /// Events after `revision`, oldest first, or `None` if some of them are forgotten.
+    /// Events after `revision`, oldest first, or `None` if some of them are gone.
     pub(crate) fn since(&self, revision: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
-        if revision < self.forgotten {
+        if revision < self.compacted {
             return None;
         }
         let start = self.recent.partition_point(|event| event.revision() <= revision);
         Some(self.recent.range(start..))
     }
 
-    /// The newest revision that is forgotten.
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.forgotten
+    /// The newest revision whose event is gone.
+    pub(crate) fn compacted(&self) -> u64 {
+        self.compacted
     }
 
     /// Starts to pass on events; the id ends it.
-    pub(crate) fn listen(&mut self, interest: &Interest) -> (u64, mpsc::Receiver<Arc<Event>>) {
+    pub(crate) fn listen(&mut self, scope: &WatchScope) -> (u64, mpsc::Receiver<Arc<Event>>) {
         let (queue, receiver) = mpsc::channel(LAG);
         let id = self.next_id;
         self.next_id += 1;
-        let listener = Listener {
+        let watcher = Watcher {
             id,
-            namespace: interest.namespace.clone(),
+            namespace: scope.namespace.clone(),
             queue,
         };
-        match &interest.name {
-            Some(name) => self.of_name.entry(name.clone()).or_default().push(listener),
-            None => self.of_all.push(listener),
+        match &scope.name {
+            Some(name) => self.of_name.entry(name.clone()).or_default().push(watcher),
+            None => self.of_all.push(watcher),
         }
         (id, receiver)
     }
 
-    /// Ends what [`Hub::listen`] started.
-    pub(crate) fn leave(&mut self, interest: &Interest, id: u64) {
-        match &interest.name {
+    /// Ends what [`WatchCache::listen`] started.
+    pub(crate) fn leave(&mut self, scope: &WatchScope, id: u64) {
+        match &scope.name {
             Some(name) => {
-                if let Some(listeners) = self.of_name.get_mut(name) {
-                    listeners.retain(|listener| listener.id != id);
-                    if listeners.is_empty() {
+                if let Some(watchers) = self.of_name.get_mut(name) {
+                    watchers.retain(|watcher| watcher.id != id);
+                    if watchers.is_empty() {
                         self.of_name.remove(name);
                     }
                 }
             }
-            None => self.of_all.retain(|listener| listener.id != id),
+            None => self.of_all.retain(|watcher| watcher.id != id),
         }
     }
 }
 
-impl Listener {
-    /// False if the listener is gone or too late.
+impl Watcher {
+    /// False if the watcher is gone or too late.
     fn offer(&self, event: &Arc<Event>) -> bool {
         let elsewhere = self
             .namespace

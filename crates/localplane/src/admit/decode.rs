@@ -1,4 +1,4 @@
-//! Reading the object in a body: its format, its kind, its types, and fields nobody knows.
+//! Reading the object in a body: its format, its kind, its types, and unknown fields.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::{
     request::{FieldValidation, Target},
 };
 
-/// An object as it came in, in the stored shape, and what the client should be told about it.
+/// An object as it came in, in the stored shape, and the warnings for the client.
 pub(crate) struct Incoming {
     pub(crate) object: Object,
     pub(crate) warnings: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the cluster's API server fills in, as far as anybody here reads it.
+//! What the cluster's API server fills in, as far as Larder reads it.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! What the cluster's API server refuses, as far as anybody here could run into it.
+//! What the cluster's API server refuses, as far as it concerns Larder and kubectl.
 
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::Asked;
+use super::RequestContext;
 use crate::{
     admit::{self, Incoming},
     answer,
@@ -12,20 +12,20 @@ use crate::{
     object::{self, Object},
     protobuf,
     request::{Target, content_type},
-    store::{Change, Reading},
+    store::{Change, ReadView},
     stored::{Key, ObjectName},
 };
 
 /// How often a generated name may be taken already.
 const TRIES: usize = 8;
 
-pub(super) async fn create(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
-    let body = as_json(asked, body)?;
-    let Incoming { mut object, warnings } = admit::decode(&asked.target, &body, asked.strictness()?)?;
-    check_namespace(asked, &mut object)?;
+pub(super) async fn create(context: &RequestContext, body: Bytes) -> Result<Response, ApiError> {
+    let body = as_json(context, body)?;
+    let Incoming { mut object, warnings } = admit::decode(&context.target, &body, context.strictness()?)?;
+    check_namespace(context, &mut object)?;
     let prefix = object::meta_str(&object, "generateName").to_owned();
     let generated = object::meta_str(&object, "name").is_empty() && !prefix.is_empty();
-    let dry_run = asked.dry_run()?;
+    let dry_run = context.dry_run()?;
     let mut tries = 0;
     loop {
         tries += 1;
@@ -36,27 +36,27 @@ pub(super) async fn create(asked: &Asked, body: Bytes) -> Result<Response, ApiEr
             let name = format!("{kept}{}", object::name_suffix());
             object::set_meta(&mut attempt, "name", Some(name.into()));
         }
-        let attempt = admit::create(&asked.target, attempt, asked.plane.store.now())?;
+        let attempt = admit::create(&context.target, attempt, context.plane.store.now())?;
         let name = object::meta_str(&attempt, "name").to_owned();
-        match store(asked, &name, attempt, dry_run).await {
+        match store(context, &name, attempt, dry_run).await {
             Err(error) if generated && tries < TRIES && error.reason() == "AlreadyExists" => {}
             other => return other.map(|response| answer::warn(response, &warnings)),
         }
     }
 }
 
-async fn store(asked: &Asked, name: &str, object: Object, dry_run: bool) -> Result<Response, ApiError> {
-    let plane = &asked.plane;
-    let key = asked.key_of(name);
-    let target = asked.target.clone();
-    let namespace = asked
+async fn store(context: &RequestContext, name: &str, object: Object, dry_run: bool) -> Result<Response, ApiError> {
+    let plane = &context.plane;
+    let key = context.key_of(name);
+    let target = context.target.clone();
+    let namespace = context
         .target
         .namespace
         .as_deref()
         .map(|namespace| namespace_key(plane.namespaces, namespace));
     let decide = {
         let key = key.clone();
-        move |reading: &Reading<'_>| {
+        move |reading: &ReadView<'_>| {
             if let Some(namespace) = &namespace {
                 check_namespace_lives(reading, namespace, &target, &key.name.name)?;
             }
@@ -69,14 +69,14 @@ async fn store(asked: &Asked, name: &str, object: Object, dry_run: bool) -> Resu
     if dry_run {
         return Ok(match plane.store.dry_run(decide)? {
             Change::Put(object) | Change::Remove(object) => {
-                answer::unstored(StatusCode::CREATED, &asked.target, object)
+                answer::unstored(StatusCode::CREATED, &context.target, object)
             }
             Change::Keep(stored) => answer::one(
                 StatusCode::CREATED,
-                &asked.target,
+                &context.target,
                 &stored,
-                asked.format,
-                &asked.query,
+                context.format,
+                &context.query,
                 plane.store.now(),
             ),
         });
@@ -85,19 +85,19 @@ async fn store(asked: &Asked, name: &str, object: Object, dry_run: bool) -> Resu
     let now = plane.store.now();
     Ok(answer::one(
         StatusCode::CREATED,
-        &asked.target,
+        &context.target,
         &outcome.object,
-        asked.format,
-        &asked.query,
+        context.format,
+        &context.query,
         now,
     ))
 }
 
 /// The body as JSON.
-pub(super) fn as_json(asked: &Asked, body: Bytes) -> Result<Bytes, ApiError> {
-    match content_type(&asked.headers) {
+pub(super) fn as_json(context: &RequestContext, body: Bytes) -> Result<Bytes, ApiError> {
+    match content_type(&context.headers) {
         "" | "application/json" => Ok(body),
-        protobuf::MEDIA_TYPE if asked.target.resource.builtin.is_some() => protobuf::decode(&body)
+        protobuf::MEDIA_TYPE if context.target.resource.builtin.is_some() => protobuf::decode(&body)
             .map(|object| object.to_string().into())
             .ok_or_else(|| ApiError::bad_request("the body is damaged, or of a kind that has no protobuf form")),
         _ => Err(ApiError::unsupported_media_type("application/json")),
@@ -105,9 +105,9 @@ pub(super) fn as_json(asked: &Asked, body: Bytes) -> Result<Bytes, ApiError> {
 }
 
 /// The namespace of the path counts; an object may repeat it or leave it out.
-pub(super) fn check_namespace(asked: &Asked, object: &mut Object) -> Result<(), ApiError> {
+pub(super) fn check_namespace(context: &RequestContext, object: &mut Object) -> Result<(), ApiError> {
     let given = object::meta_str(object, "namespace").to_owned();
-    match &asked.target.namespace {
+    match &context.target.namespace {
         Some(namespace) => {
             if !given.is_empty() && given != *namespace {
                 return Err(ApiError::bad_request(
@@ -116,7 +116,7 @@ pub(super) fn check_namespace(asked: &Asked, object: &mut Object) -> Result<(), 
             }
             object::set_meta(object, "namespace", Some(namespace.clone().into()));
         }
-        None if asked.target.resource.namespaced => {
+        None if context.target.resource.namespaced => {
             return Err(ApiError::bad_request(
                 "an empty namespace may not be set during creation",
             ));
@@ -142,7 +142,7 @@ pub(super) fn namespace_key(resource: usize, name: &str) -> Key {
 }
 
 /// Nothing is created in a namespace that does not exist or is being deleted.
-fn check_namespace_lives(reading: &Reading<'_>, namespace: &Key, target: &Target, name: &str) -> Result<(), ApiError> {
+fn check_namespace_lives(reading: &ReadView<'_>, namespace: &Key, target: &Target, name: &str) -> Result<(), ApiError> {
     let namespace_name = &namespace.name.name;
     match reading.get(namespace) {
         None => {

@@ -5,15 +5,15 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Asked, create::as_json, list::Selection};
+use super::{RequestContext, create::as_json, list::Selection};
 use crate::{
-    admit::settle,
+    admit::store_or_remove,
     answer::{self, ListMeta},
     clock::seconds,
     error::{ApiError, Cause, Subject},
     object::{self, Object},
     registry::Resource,
-    store::{Change, ListQuery, Listing, Reading},
+    store::{Change, ListQuery, Listing, ReadView},
     stored::{Key, Shared},
 };
 
@@ -31,7 +31,7 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// A wish to delete.
+/// The options of a deletion.
 #[derive(Clone, Debug)]
 pub(crate) struct Deletion {
     pub(crate) propagation: Propagation,
@@ -53,9 +53,9 @@ impl Deletion {
         }
     }
 
-    fn of(asked: &Asked, body: Bytes) -> Result<Self, ApiError> {
+    fn of(context: &RequestContext, body: Bytes) -> Result<Self, ApiError> {
         // Clients of custom kinds name any content type for an empty body.
-        let body = if body.is_empty() { body } else { as_json(asked, body)? };
+        let body = if body.is_empty() { body } else { as_json(context, body)? };
         let options: Value = if body.is_empty() {
             json!({})
         } else {
@@ -64,7 +64,7 @@ impl Deletion {
         };
         let text = |field: &str| {
             let given = options.get(field).and_then(Value::as_str).map(str::to_owned);
-            given.or_else(|| asked.query.get(field).map(str::to_owned))
+            given.or_else(|| context.query.get(field).map(str::to_owned))
         };
         let precondition = |field: &str| {
             let value = options
@@ -86,16 +86,16 @@ impl Deletion {
             }
         };
         let dry_run = match options.get("dryRun").and_then(Value::as_array) {
-            Some(all) if all.iter().all(|entry| entry == "All") => !all.is_empty() || asked.dry_run()?,
+            Some(all) if all.iter().all(|entry| entry == "All") => !all.is_empty() || context.dry_run()?,
             Some(_) => {
                 let cause = Cause::unsupported("dryRun", "\"\"", &["\"All\"".to_owned()]);
                 return Err(delete_options(&cause));
             }
-            None => asked.dry_run()?,
+            None => context.dry_run()?,
         };
         let grace = match options.get("gracePeriodSeconds").and_then(Value::as_i64) {
             Some(grace) => Some(grace),
-            None => asked.query.number("gracePeriodSeconds")?,
+            None => context.query.number("gracePeriodSeconds")?,
         };
         Ok(Self {
             propagation,
@@ -116,11 +116,11 @@ fn delete_options(cause: &Cause) -> ApiError {
     ApiError::invalid(&subject, "", std::slice::from_ref(cause))
 }
 
-pub(super) async fn one(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
-    let key = asked.key()?;
-    let deletion = Deletion::of(asked, body)?;
-    let (object, removed) = carry_out(asked, &key, deletion).await?;
-    let returns_object = asked
+pub(super) async fn one(context: &RequestContext, body: Bytes) -> Result<Response, ApiError> {
+    let key = context.key()?;
+    let deletion = Deletion::of(context, body)?;
+    let (object, removed) = carry_out(context, &key, deletion).await?;
+    let returns_object = context
         .target
         .resource
         .builtin
@@ -128,26 +128,26 @@ pub(super) async fn one(asked: &Asked, body: Bytes) -> Result<Response, ApiError
     if removed && !returns_object {
         return Ok(answer::json_response(
             StatusCode::OK,
-            success(asked, &object).to_string(),
+            success(context, &object).to_string(),
         ));
     }
-    Ok(answer::unstored(StatusCode::OK, &asked.target, object))
+    Ok(answer::unstored(StatusCode::OK, &context.target, object))
 }
 
-async fn carry_out(asked: &Asked, key: &Key, deletion: Deletion) -> Result<(Object, bool), ApiError> {
-    let store = &asked.plane.store;
-    let resource = std::sync::Arc::clone(&asked.target.resource);
-    let subject = asked.target.subject();
+async fn carry_out(context: &RequestContext, key: &Key, deletion: Deletion) -> Result<(Object, bool), ApiError> {
+    let store = &context.plane.store;
+    let resource = std::sync::Arc::clone(&context.target.resource);
+    let subject = context.target.subject();
     let dry_run = deletion.dry_run;
     let now = store.now();
     let decide = {
         let key = key.clone();
-        move |reading: &Reading<'_>| {
+        move |reading: &ReadView<'_>| {
             let current = reading
                 .get(&key)
                 .ok_or_else(|| ApiError::not_found(&subject, &key.name.name))?;
             check(&current, &deletion, &subject)?;
-            if is_immortal(&resource, &key.name.name) {
+            if is_protected(&resource, &key.name.name) {
                 let why = "this namespace may not be deleted";
                 return Err(ApiError::forbidden(&subject, &key.name.name, why));
             }
@@ -165,8 +165,8 @@ async fn carry_out(asked: &Asked, key: &Key, deletion: Deletion) -> Result<(Obje
     Ok((outcome.object.object(""), outcome.removed))
 }
 
-/// Namespaces that everybody relies on.
-fn is_immortal(resource: &Resource, name: &str) -> bool {
+/// Namespaces that always exist.
+fn is_protected(resource: &Resource, name: &str) -> bool {
     let namespace = resource.builtin.is_some_and(crate::builtin::Builtin::is_namespace);
     namespace && matches!(name, "default" | "kube-system" | "kube-public")
 }
@@ -192,7 +192,7 @@ fn check(current: &Shared, deletion: &Deletion, subject: &Subject) -> Result<(),
     Ok(())
 }
 
-/// What a wish to delete does to an object: its end, or a mark and the finalizers that hold it.
+/// What a deletion does to an object: its end, or a mark and the finalizers that hold it.
 pub(crate) fn delete(resource: &Resource, current: &Shared, deletion: &Deletion, now: jiff::Timestamp) -> Change {
     let old = current.object("");
     let mut object = old.clone();
@@ -227,7 +227,7 @@ pub(crate) fn delete(resource: &Resource, current: &Shared, deletion: &Deletion,
     if resource.builtin.is_some_and(crate::builtin::Builtin::is_namespace) {
         object.entry("status").or_insert_with(|| json!({}))["phase"] = "Terminating".into();
     }
-    settle(resource, current, &old, object)
+    store_or_remove(resource, current, &old, object)
 }
 
 /// Seconds the kubelet has to end a Pod; everything else ends at once.
@@ -253,11 +253,11 @@ fn grace(resource: &Resource, object: &Object, deletion: &Deletion) -> i64 {
     deletion.grace.or(own).unwrap_or(30).max(0)
 }
 
-fn success(asked: &Asked, object: &Object) -> Value {
-    let version = asked.target.version();
+fn success(context: &RequestContext, object: &Object) -> Value {
+    let version = context.target.version();
     let mut details = json!({
         "name": object::meta_str(object, "name"),
-        "kind": asked.target.resource.plural,
+        "kind": context.target.resource.plural,
         "uid": object::meta_str(object, "uid"),
     });
     if !version.group.is_empty() {
@@ -266,26 +266,26 @@ fn success(asked: &Asked, object: &Object) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-pub(super) async fn collection(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
-    let deletion = Deletion::of(asked, body)?;
-    let selection = Selection::of(&asked.target, &asked.query)?;
-    let store = &asked.plane.store;
-    let listing = selected(asked, &selection)?;
-    let doomed = listing.objects.iter().map(|object| {
+pub(super) async fn collection(context: &RequestContext, body: Bytes) -> Result<Response, ApiError> {
+    let deletion = Deletion::of(context, body)?;
+    let selection = Selection::of(&context.target, &context.query)?;
+    let store = &context.plane.store;
+    let listing = selected(context, &selection)?;
+    let deletions = listing.objects.iter().map(|object| {
         let key = Key {
-            resource: asked.target.resource.id,
+            resource: context.target.resource.id,
             name: object.name.clone(),
         };
         let deletion = deletion.clone();
         async move {
-            match carry_out(asked, &key, deletion).await {
-                // Somebody else was faster, which is just as well.
+            match carry_out(context, &key, deletion).await {
+                // Another request has deleted it.
                 Err(error) if error.code() == StatusCode::NOT_FOUND => Ok(()),
                 other => other.map(drop),
             }
         }
     });
-    for result in futures::future::join_all(doomed).await {
+    for result in futures::future::join_all(deletions).await {
         result?;
     }
     let meta = ListMeta {
@@ -298,25 +298,25 @@ pub(super) async fn collection(asked: &Asked, body: Bytes) -> Result<Response, A
         ..listing
     };
     Ok(answer::list(
-        &asked.target,
+        &context.target,
         listing,
         &meta,
-        asked.format,
-        &asked.query,
+        context.format,
+        &context.query,
         store.now(),
     ))
 }
 
-fn selected(asked: &Asked, selection: &Selection) -> Result<Listing, ApiError> {
+fn selected(context: &RequestContext, selection: &Selection) -> Result<Listing, ApiError> {
     let query = ListQuery {
-        resource: asked.target.resource.id,
-        namespace: asked.target.namespace.as_deref(),
+        resource: context.target.resource.id,
+        namespace: context.target.namespace.as_deref(),
         name: selection.fields.name(),
         after: None,
         limit: usize::MAX,
         at: None,
         matches: &|object| selection.matches(object),
     };
-    let listing = asked.plane.store.list(&query);
+    let listing = context.plane.store.list(&query);
     listing.map_err(|_| ApiError::internal("the present state is always available"))
 }

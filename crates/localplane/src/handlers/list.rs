@@ -4,7 +4,7 @@ use axum::response::Response;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use super::Asked;
+use super::RequestContext;
 use crate::{
     answer::{self, ListMeta},
     error::{ApiError, Cause, Subject},
@@ -61,14 +61,14 @@ impl Continue {
     }
 }
 
-pub(super) fn list(asked: &Asked) -> Result<Response, ApiError> {
-    let selection = Selection::of(&asked.target, &asked.query)?;
-    let limit = asked.query.number::<usize>("limit")?.filter(|limit| 0 < *limit);
-    let store = &asked.plane.store;
-    let (at, after) = position(&asked.query, store)?;
+pub(super) fn list(context: &RequestContext) -> Result<Response, ApiError> {
+    let selection = Selection::of(&context.target, &context.query)?;
+    let limit = context.query.number::<usize>("limit")?.filter(|limit| 0 < *limit);
+    let store = &context.plane.store;
+    let (at, after) = position(&context.query, store)?;
     let query = ListQuery {
-        resource: asked.target.resource.id,
-        namespace: asked.target.namespace.as_deref(),
+        resource: context.target.resource.id,
+        namespace: context.target.namespace.as_deref(),
         name: selection.fields.name(),
         after: after.as_ref(),
         limit: limit.unwrap_or(usize::MAX),
@@ -92,11 +92,11 @@ pub(super) fn list(asked: &Asked) -> Result<Response, ApiError> {
     let meta = meta_of(&listing, &selection);
     let now = store.now();
     Ok(answer::list(
-        &asked.target,
+        &context.target,
         listing,
         &meta,
-        asked.format,
-        &asked.query,
+        context.format,
+        &context.query,
         now,
     ))
 }

@@ -4,15 +4,15 @@ use axum::response::Response;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Asked, update::write};
+use super::{RequestContext, update::write};
 use crate::{
-    admit::{self, Way},
+    admit::{self, UpdateKind},
     answer,
     error::ApiError,
     object::{self, Object},
     patch::{json, merge, strategic},
     request::content_type,
-    store::Reading,
+    store::ReadView,
 };
 
 /// A patch that is read and not yet applied.
@@ -27,36 +27,38 @@ const FOR_CUSTOM: &str = "application/json-patch+json, application/merge-patch+j
 const FOR_BUILTIN: &str =
     "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
 
-pub(super) async fn patch(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
-    let patch = read(asked, &body)?;
-    let key = asked.key()?;
-    let part = asked.part()?;
-    let strictness = asked.strictness()?;
+pub(super) async fn patch(context: &RequestContext, body: Bytes) -> Result<Response, ApiError> {
+    let patch = read(context, &body)?;
+    let key = context.key()?;
+    let part = context.part()?;
+    let strictness = context.strictness()?;
     let warnings = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let decide = {
         let key = key.clone();
-        let target = asked.target.clone();
-        let told = std::sync::Arc::clone(&warnings);
-        move |reading: &Reading<'_>| {
+        let target = context.target.clone();
+        let shared_warnings = std::sync::Arc::clone(&warnings);
+        move |reading: &ReadView<'_>| {
             let current = reading
                 .get(&key)
                 .ok_or_else(|| ApiError::not_found(&target.subject(), &key.name.name))?;
             let patched = patch.apply(answer::shaped(&target, &current))?;
             let incoming = admit::normalize(&target, patched, strictness)?;
-            *told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = incoming.warnings;
+            *shared_warnings
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner) = incoming.warnings;
             check_identity(&incoming.object, &key.name)?;
             let old = current.object(&target.version().api_version());
-            admit::update(&target, &current, &old, incoming.object, part, Way::Patched)
+            admit::update(&target, &current, &old, incoming.object, part, UpdateKind::Patched)
         }
     };
-    let response = write(asked, key, decide).await?;
+    let response = write(context, key, decide).await?;
     let warnings = std::mem::take(&mut *warnings.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     Ok(answer::warn(response, &warnings))
 }
 
-fn read(asked: &Asked, body: &[u8]) -> Result<Patch, ApiError> {
-    let builtin = asked.target.resource.builtin.is_some();
-    let kind: fn(Value) -> Patch = match content_type(&asked.headers) {
+fn read(context: &RequestContext, body: &[u8]) -> Result<Patch, ApiError> {
+    let builtin = context.target.resource.builtin.is_some();
+    let kind: fn(Value) -> Patch = match content_type(&context.headers) {
         "application/merge-patch+json" => Patch::Merge,
         "application/json-patch+json" => Patch::Json,
         "application/strategic-merge-patch+json" if builtin => Patch::Strategic,

@@ -3,23 +3,23 @@
 use axum::response::Response;
 use http::StatusCode;
 
-use super::Asked;
+use super::RequestContext;
 use crate::{answer, error::ApiError};
 
-pub(super) fn get(asked: &Asked) -> Result<Response, ApiError> {
-    let key = asked.key()?;
-    let stored = asked
+pub(super) fn get(context: &RequestContext) -> Result<Response, ApiError> {
+    let key = context.key()?;
+    let stored = context
         .plane
         .store
         .get(&key)
-        .ok_or_else(|| ApiError::not_found(&asked.target.subject(), &key.name.name))?;
-    let now = asked.plane.store.now();
+        .ok_or_else(|| ApiError::not_found(&context.target.subject(), &key.name.name))?;
+    let now = context.plane.store.now();
     Ok(answer::one(
         StatusCode::OK,
-        &asked.target,
+        &context.target,
         &stored,
-        asked.format,
-        &asked.query,
+        context.format,
+        &context.query,
         now,
     ))
 }

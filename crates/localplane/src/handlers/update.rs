@@ -5,24 +5,24 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::{
-    Asked,
+    RequestContext,
     create::{as_json, check_namespace},
 };
 use crate::{
-    admit::{self, Incoming, Way},
+    admit::{self, Incoming, UpdateKind},
     answer,
     error::ApiError,
     object,
-    store::{Change, Outcome, Reading},
+    store::{Change, ReadView, WriteResult},
     stored::Key,
 };
 
-pub(super) async fn update(asked: &Asked, body: Bytes) -> Result<Response, ApiError> {
-    let body = as_json(asked, body)?;
-    let key = asked.key()?;
-    let part = asked.part()?;
-    let Incoming { mut object, warnings } = admit::decode(&asked.target, &body, asked.strictness()?)?;
-    check_namespace(asked, &mut object)?;
+pub(super) async fn update(context: &RequestContext, body: Bytes) -> Result<Response, ApiError> {
+    let body = as_json(context, body)?;
+    let key = context.key()?;
+    let part = context.part()?;
+    let Incoming { mut object, warnings } = admit::decode(&context.target, &body, context.strictness()?)?;
+    check_namespace(context, &mut object)?;
     let name = object::meta_str(&object, "name");
     if name.is_empty() {
         object::set_meta(&mut object, "name", Some(key.name.name.clone().into()));
@@ -34,47 +34,47 @@ pub(super) async fn update(asked: &Asked, body: Bytes) -> Result<Response, ApiEr
     }
     let decide = {
         let key = key.clone();
-        let target = asked.target.clone();
-        move |reading: &Reading<'_>| {
+        let target = context.target.clone();
+        move |reading: &ReadView<'_>| {
             let current = reading
                 .get(&key)
                 .ok_or_else(|| ApiError::not_found(&target.subject(), &key.name.name))?;
             let old = current.object(&target.version().api_version());
-            admit::update(&target, &current, &old, object.clone(), part, Way::Replaced)
+            admit::update(&target, &current, &old, object.clone(), part, UpdateKind::Replaced)
         }
     };
-    let response = write(asked, key, decide).await?;
+    let response = write(context, key, decide).await?;
     Ok(answer::warn(response, &warnings))
 }
 
 /// Carries out a decision on an object that exists, or tries it, and answers with the object.
 pub(super) async fn write(
-    asked: &Asked,
+    context: &RequestContext,
     key: Key,
-    decide: impl Fn(&Reading<'_>) -> Result<Change, ApiError> + Send + 'static,
+    decide: impl Fn(&ReadView<'_>) -> Result<Change, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let store = &asked.plane.store;
-    if asked.dry_run()? {
+    let store = &context.plane.store;
+    if context.dry_run()? {
         return Ok(match store.dry_run(decide)? {
-            Change::Put(object) | Change::Remove(object) => answer::unstored(StatusCode::OK, &asked.target, object),
+            Change::Put(object) | Change::Remove(object) => answer::unstored(StatusCode::OK, &context.target, object),
             Change::Keep(stored) => answer::one(
                 StatusCode::OK,
-                &asked.target,
+                &context.target,
                 &stored,
-                asked.format,
-                &asked.query,
+                context.format,
+                &context.query,
                 store.now(),
             ),
         });
     }
-    let Outcome { object, created, .. } = store.write(key, decide).await?;
+    let WriteResult { object, created, .. } = store.write(key, decide).await?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok(answer::one(
         status,
-        &asked.target,
+        &context.target,
         &object,
-        asked.format,
-        &asked.query,
+        context.format,
+        &context.query,
         store.now(),
     ))
 }

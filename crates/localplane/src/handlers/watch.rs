@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    Asked,
+    RequestContext,
     list::{Selection, list_options, revision},
 };
 use crate::{
@@ -25,51 +25,51 @@ use crate::{
     request::Format,
     store::{Start, Subscription},
     stored::{Shared, Stored},
-    watch::{Event, Happened, Interest},
+    watch::{Event, EventType, WatchScope},
 };
 
-/// How often a quiet watch is told the current revision.
+/// How often a bookmark is sent.
 const BOOKMARKS: Duration = Duration::from_mins(1);
 
 /// Frames are gathered up to this size if more than one is waiting.
 const PIECE: usize = 64 << 10;
 
-pub(super) fn watch(asked: Asked) -> Result<Response, ApiError> {
-    let selection = Selection::of(&asked.target, &asked.query)?;
-    let (start, send_end) = start(&asked)?;
-    let current = asked.plane.store.revision();
-    if let Some(version) = revision(&asked.query)?.filter(|version| current < *version) {
+pub(super) fn watch(context: RequestContext) -> Result<Response, ApiError> {
+    let selection = Selection::of(&context.target, &context.query)?;
+    let (start, send_end) = start(&context)?;
+    let current = context.plane.store.revision();
+    if let Some(version) = revision(&context.query)?.filter(|version| current < *version) {
         // The store is not the one that the client knows. Code 410 is what all clients answer with a new list; kube-apiserver
         // sends nothing until the revision is reached.
         let error = ApiError::expired(format!("Too large resource version: {version}, current: {current}"));
         return Ok(answer::json_response(StatusCode::OK, error_frame(&error)));
     }
-    let interest = Interest {
-        namespace: match &asked.target.namespace {
+    let scope = WatchScope {
+        namespace: match &context.target.namespace {
             Some(namespace) => Some(namespace.clone()),
             // A name is unique only where there are no namespaces.
-            None if asked.target.resource.namespaced => None,
+            None if context.target.resource.namespaced => None,
             None => Some(String::new()),
         },
         name: selection.fields.name().map(str::to_owned),
     };
-    let deadline = Instant::now() + lifetime(&asked)?;
-    let plane = Arc::clone(&asked.plane);
-    let subscription = match plane.store.subscribe(asked.target.resource.id, interest, start) {
+    let deadline = Instant::now() + lifetime(&context)?;
+    let plane = Arc::clone(&context.plane);
+    let subscription = match plane.store.subscribe(context.target.resource.id, scope, start) {
         Ok(subscription) => subscription,
-        Err(forgotten) => {
+        Err(compacted) => {
             let asked_for = match start {
                 Start::After(revision) => revision,
                 Start::Now { .. } => 0,
             };
             let error = ApiError::expired(format!(
                 "too old resource version: {asked_for} ({})",
-                forgotten.newest + 1
+                compacted.newest + 1
             ));
             return Ok(answer::json_response(StatusCode::OK, error_frame(&error)));
         }
     };
-    let watching = Watching::new(asked, selection, subscription, deadline, send_end);
+    let watching = WatchStream::new(context, selection, subscription, deadline, send_end);
     let frames = stream::unfold(watching, |mut watching| async move {
         let piece = watching.next().await?;
         Some((Ok::<_, Infallible>(piece), watching))
@@ -78,8 +78,8 @@ pub(super) fn watch(asked: Asked) -> Result<Response, ApiError> {
 }
 
 /// Where to start, and whether the end of the first part is announced.
-fn start(asked: &Asked) -> Result<(Start, bool), ApiError> {
-    let query = &asked.query;
+fn start(context: &RequestContext) -> Result<(Start, bool), ApiError> {
+    let query = &context.query;
     let version = revision(query)?;
     let send_initial = query.switch_if_given("sendInitialEvents");
     match (query.get("resourceVersionMatch"), send_initial) {
@@ -99,28 +99,28 @@ fn start(asked: &Asked) -> Result<(Start, bool), ApiError> {
     }
     let bookmarks = query.switch("allowWatchBookmarks");
     Ok(match (send_initial, version) {
-        (Some(true), _) => (Start::Now { state: true }, bookmarks),
-        (Some(false), None | Some(0)) => (Start::Now { state: false }, false),
-        (None, None | Some(0)) => (Start::Now { state: true }, false),
+        (Some(true), _) => (Start::Now { initial: true }, bookmarks),
+        (Some(false), None | Some(0)) => (Start::Now { initial: false }, false),
+        (None, None | Some(0)) => (Start::Now { initial: true }, false),
         (_, Some(version)) => (Start::After(version), false),
     })
 }
 
-/// How long the watch lives. Without a wish, chosen at random so that watches opened together do not end together.
-fn lifetime(asked: &Asked) -> Result<Duration, ApiError> {
-    let seconds = match asked.query.number::<u64>("timeoutSeconds")? {
+/// How long the watch lives. Without `timeoutSeconds`, chosen at random so that watches opened together do not end together.
+fn lifetime(context: &RequestContext) -> Result<Duration, ApiError> {
+    let seconds = match context.query.number::<u64>("timeoutSeconds")? {
         Some(seconds) if 0 < seconds => seconds,
         _ => rand::rng().random_range(1800..3600),
     };
     Ok(Duration::from_secs(seconds.min(86_400)))
 }
 
-struct Watching {
-    asked: Asked,
+struct WatchStream {
+    context: RequestContext,
     api_version: String,
     selection: Selection,
     subscription: Subscription,
-    state: std::vec::IntoIter<Shared>,
+    initial: std::vec::IntoIter<Shared>,
     backlog: std::vec::IntoIter<Arc<Event>>,
     ready: VecDeque<Bytes>,
     send_end: bool,
@@ -134,25 +134,25 @@ struct Watching {
     finished: bool,
 }
 
-impl Watching {
+impl WatchStream {
     fn new(
-        asked: Asked,
+        context: RequestContext,
         selection: Selection,
         mut subscription: Subscription,
         deadline: Instant,
         send_end: bool,
     ) -> Self {
-        let bookmarks = asked.query.switch("allowWatchBookmarks").then(|| {
+        let bookmarks = context.query.switch("allowWatchBookmarks").then(|| {
             let mut ticks = interval(BOOKMARKS);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks.reset();
             ticks
         });
         Self {
-            api_version: asked.target.version().api_version(),
-            state: std::mem::take(&mut subscription.state).into_iter(),
+            api_version: context.target.version().api_version(),
+            initial: std::mem::take(&mut subscription.initial).into_iter(),
             backlog: std::mem::take(&mut subscription.backlog).into_iter(),
-            asked,
+            context,
             selection,
             subscription,
             ready: VecDeque::new(),
@@ -189,7 +189,7 @@ impl Watching {
     fn gather(&mut self) {
         let mut size: usize = self.ready.iter().map(Bytes::len).sum();
         while size < PIECE && !self.finished {
-            let frame = if let Some(object) = self.state.next() {
+            let frame = if let Some(object) = self.initial.next() {
                 self.selection.matches(&object).then(|| self.frame("ADDED", &object))
             } else if let Some(event) = self.backlog.next() {
                 self.render(&event)
@@ -219,7 +219,7 @@ impl Watching {
     }
 
     async fn wait(&mut self) {
-        let stop = self.asked.plane.stop.clone();
+        let stop = self.context.plane.stop.clone();
         let tick = async {
             match &mut self.bookmarks {
                 Some(ticks) => drop(ticks.tick().await),
@@ -247,40 +247,40 @@ impl Watching {
     /// The event as this watch's selector sees it.
     fn render(&mut self, event: &Event) -> Option<Bytes> {
         let before = event.previous.as_ref().filter(|object| self.selection.matches(object));
-        let now = event.happened != Happened::Deleted && self.selection.matches(&event.object);
+        let now = event.kind != EventType::Deleted && self.selection.matches(&event.object);
         match (before, now) {
             (None, false) => None,
             (None, true) => Some(self.line("ADDED", event)),
             (Some(_), true) => Some(self.line("MODIFIED", event)),
-            (Some(_), false) if event.happened == Happened::Deleted => Some(self.line("DELETED", event)),
+            (Some(_), false) if event.kind == EventType::Deleted => Some(self.line("DELETED", event)),
             // It lives on outside of what is selected; the watch sees its last state inside, at this revision.
             (Some(before), false) => {
                 let mut object = before.object(&self.api_version);
                 let revision = event.revision();
                 object::set_meta(&mut object, "resourceVersion", Some(revision.to_string().into()));
-                let last = Stored::new(&self.asked.target.resource, object, revision, before.written);
+                let last = Stored::new(&self.context.target.resource, object, revision, before.written);
                 Some(self.frame("DELETED", &last))
             }
         }
     }
 
-    /// The line of an event, shared with other watchers if they are told the same in the same form.
-    fn line(&mut self, told: &'static str, event: &Event) -> Bytes {
-        let target = &self.asked.target;
-        if self.asked.format == Format::Whole && target.version().shape == Shape::Stored {
-            return event.line(told, target.version, &self.api_version);
+    /// The line of an event, shared with other watchers if they get the same type of event in the same form.
+    fn line(&mut self, event_type: &'static str, event: &Event) -> Bytes {
+        let target = &self.context.target;
+        if self.context.format == Format::Whole && target.version().shape == Shape::Stored {
+            return event.line(event_type, target.version, &self.api_version);
         }
-        self.frame(told, &event.object)
+        self.frame(event_type, &event.object)
     }
 
     fn frame(&mut self, event: &'static str, object: &Stored) -> Bytes {
-        let target = &self.asked.target;
-        if self.asked.format == Format::Whole && target.version().shape == Shape::Stored {
+        let target = &self.context.target;
+        if self.context.format == Format::Whole && target.version().shape == Shape::Stored {
             return object.frame(event, &self.api_version);
         }
-        let now = self.asked.plane.store.now();
+        let now = self.context.plane.store.now();
         let columns = !std::mem::replace(&mut self.columns_sent, true);
-        let text = answer::one_json(target, object, self.asked.format, &self.asked.query, now, columns);
+        let text = answer::one_json(target, object, self.context.format, &self.context.query, now, columns);
         let mut frame = BytesMut::with_capacity(text.len() + 40);
         frame.extend_from_slice(format!(r#"{{"type":"{event}","object":"#).as_bytes());
         frame.extend_from_slice(&text);
@@ -293,9 +293,9 @@ impl Watching {
         if end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = match self.asked.format {
+        let object = match self.context.format {
             Format::Whole => json!({
-                "kind": self.asked.target.resource.kind,
+                "kind": self.context.target.resource.kind,
                 "apiVersion": self.api_version,
                 "metadata": metadata,
             }),

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Inner,
     disk::{Disk, DiskError, Row, row_key},
-    world::Applied,
+    state::Applied,
 };
 use crate::{
     error::ApiError,
@@ -37,19 +37,19 @@ pub(crate) enum Change {
 
 /// What was done.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct WriteResult {
     pub(crate) object: Shared,
     pub(crate) created: bool,
     pub(crate) removed: bool,
 }
 
 /// The state as a decision sees it. Remembers what was looked at, so that it is known when to decide anew.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ReadView<'a> {
     lookup: &'a dyn Fn(&Key) -> Option<Shared>,
     seen: RefCell<Vec<(Key, Option<u64>)>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ReadView<'a> {
     pub(crate) fn new(lookup: &'a dyn Fn(&Key) -> Option<Shared>) -> Self {
         Self {
             lookup,
@@ -76,8 +76,8 @@ pub(crate) struct Prepared {
     pub(crate) seen: Vec<(Key, Option<u64>)>,
 }
 
-type Decide = Box<dyn Fn(&Reading<'_>) -> Result<Change, ApiError> + Send>;
-type Reply = oneshot::Sender<Result<Outcome, ApiError>>;
+type Decide = Box<dyn Fn(&ReadView<'_>) -> Result<Change, ApiError> + Send>;
+type Reply = oneshot::Sender<Result<WriteResult, ApiError>>;
 
 /// A write that waits for the writer.
 pub(crate) struct Job {
@@ -128,7 +128,7 @@ pub(crate) async fn run(
 
 struct Pending {
     key: Key,
-    outcome: Outcome,
+    outcome: WriteResult,
     /// False for a decision to leave things as they are.
     changed: bool,
     reply: Reply,
@@ -176,14 +176,14 @@ impl<'a> Batch<'a> {
         let change = if current {
             Ok(prepared.change)
         } else {
-            decide(&Reading::new(&|key| self.lookup(key)))
+            decide(&ReadView::new(&|key| self.lookup(key)))
         };
         let (object, removed) = match change {
             Ok(Change::Put(object)) => (object, false),
             Ok(Change::Remove(object)) => (object, true),
             Ok(Change::Keep(object)) => {
                 // Answered with the batch: what it tells of may not be durable before.
-                let outcome = Outcome {
+                let outcome = WriteResult {
                     object,
                     created: false,
                     removed: false,
@@ -213,7 +213,7 @@ impl<'a> Batch<'a> {
             .insert(key.clone(), (!removed).then(|| Arc::clone(&stored)));
         self.pending.push(Pending {
             key,
-            outcome: Outcome {
+            outcome: WriteResult {
                 object: stored,
                 created: !existed && !removed,
                 removed,
@@ -272,13 +272,13 @@ fn finish(shared: &Inner, pending: Vec<Pending>, committed: Result<(), DiskError
         })
         .collect();
     if !batch.is_empty() {
-        let chores = {
-            let mut world = shared.write();
-            world.apply(batch);
-            world.has_chores()
+        let cleanup_tasks = {
+            let mut state = shared.write();
+            state.apply(batch);
+            state.has_cleanup_tasks()
         };
-        if chores {
-            shared.chores.notify_waiters();
+        if cleanup_tasks {
+            shared.cleanup_tasks.notify_waiters();
         }
     }
     for pending in pending {
@@ -287,6 +287,6 @@ fn finish(shared: &Inner, pending: Vec<Pending>, committed: Result<(), DiskError
 }
 
 /// A requester that has gone away does not need its answer.
-fn answer(reply: Reply, result: Result<Outcome, ApiError>) {
+fn answer(reply: Reply, result: Result<WriteResult, ApiError>) {
     drop(reply.send(result));
 }

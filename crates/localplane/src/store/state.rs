@@ -8,17 +8,17 @@ use std::{
     sync::Arc,
 };
 
-use super::{Forgotten, ListQuery, Listing, disk::Loaded};
+use super::{Compacted, ListQuery, Listing, disk::Loaded};
 use crate::{
     bootstrap::DEFAULT_SERVICE_ACCOUNT,
     registry::Registry,
     stored::{Key, ObjectName, Shared},
-    watch::{Event, Happened, History, Hub, Interest},
+    watch::{Event, EventType, History, WatchCache, WatchScope},
 };
 
 /// Clean-up work that a change has caused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Chore {
+pub(crate) enum CleanupTask {
     /// Look whether this object's owners still exist, or whether its deletion can go on.
     Object(Key),
     /// Look whether this namespace is being deleted and what is left in it.
@@ -29,16 +29,16 @@ pub(crate) enum Chore {
 
 struct Table {
     objects: BTreeMap<ObjectName, Shared>,
-    hub: Hub,
+    watch_cache: WatchCache,
 }
 
 /// Everything that is visible at one revision.
-pub(crate) struct World {
+pub(crate) struct State {
     revision: u64,
     tables: Vec<Table>,
     uids: HashMap<String, Key>,
     dependents: HashMap<String, BTreeSet<Key>>,
-    chores: BTreeSet<Chore>,
+    cleanup_tasks: BTreeSet<CleanupTask>,
     namespaces: usize,
     service_accounts: usize,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Applied {
     pub(crate) removed: bool,
 }
 
-impl World {
+impl State {
     /// The state as it was loaded, with all of its owners to be looked at.
     pub(crate) fn new(registry: &Registry, history: History, loaded: Loaded) -> Self {
         let tables = registry
@@ -58,15 +58,15 @@ impl World {
             .iter()
             .map(|_| Table {
                 objects: BTreeMap::new(),
-                hub: Hub::new(history, loaded.revision),
+                watch_cache: WatchCache::new(history, loaded.revision),
             })
             .collect();
-        let mut world = Self {
+        let mut state = Self {
             revision: loaded.revision,
             tables,
             uids: HashMap::new(),
             dependents: HashMap::new(),
-            chores: BTreeSet::new(),
+            cleanup_tasks: BTreeSet::new(),
             namespaces: registry.builtin_id("namespaces"),
             service_accounts: registry.builtin_id("serviceaccounts"),
         };
@@ -75,16 +75,18 @@ impl World {
                 resource,
                 name: object.name.clone(),
             };
-            world.index(&key, &object);
+            state.index(&key, &object);
             if !object.owners.is_empty() || object.deleting {
-                world.chores.insert(Chore::Object(key.clone()));
+                state.cleanup_tasks.insert(CleanupTask::Object(key.clone()));
             }
-            if resource == world.namespaces && object.deleting {
-                world.chores.insert(Chore::Namespace(key.name.name.clone()));
+            if resource == state.namespaces && object.deleting {
+                state
+                    .cleanup_tasks
+                    .insert(CleanupTask::Namespace(key.name.name.clone()));
             }
-            world.tables[resource].objects.insert(key.name, object);
+            state.tables[resource].objects.insert(key.name, object);
         }
-        world
+        state
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -95,8 +97,8 @@ impl World {
         self.tables[key.resource].objects.get(&key.name)
     }
 
-    pub(crate) fn hub(&mut self, resource: usize) -> &mut Hub {
-        &mut self.tables[resource].hub
+    pub(crate) fn watch_cache(&mut self, resource: usize) -> &mut WatchCache {
+        &mut self.tables[resource].watch_cache
     }
 
     /// Where the object with this uid is.
@@ -129,33 +131,33 @@ impl World {
     }
 
     /// Objects a watcher starts with.
-    pub(crate) fn covered(&self, resource: usize, interest: &Interest) -> Vec<Shared> {
+    pub(crate) fn covered(&self, resource: usize, scope: &WatchScope) -> Vec<Shared> {
         let objects = &self.tables[resource].objects;
-        if let (Some(namespace), Some(name)) = (&interest.namespace, &interest.name) {
+        if let (Some(namespace), Some(name)) = (&scope.namespace, &scope.name) {
             let key = ObjectName {
                 namespace: namespace.clone(),
                 name: name.clone(),
             };
             return objects.get(&key).cloned().into_iter().collect();
         }
-        range(objects, interest.namespace.as_deref(), None)
-            .filter(|(name, _)| interest.covers(name))
+        range(objects, scope.namespace.as_deref(), None)
+            .filter(|(name, _)| scope.covers(name))
             .map(|(_, object)| Arc::clone(object))
             .collect()
     }
 
     /// A page of objects, as of now or as of an earlier revision.
-    pub(crate) fn list(&self, query: &ListQuery<'_>) -> Result<Listing, Forgotten> {
+    pub(crate) fn list(&self, query: &ListQuery<'_>) -> Result<Listing, Compacted> {
         let table = &self.tables[query.resource];
         let Some(at) = query.at.filter(|at| *at != self.revision) else {
             let objects = range(&table.objects, query.namespace, query.after).map(|(_, object)| object);
             return Ok(page(objects, query, self.revision));
         };
-        let forgotten = Forgotten {
-            newest: table.hub.forgotten(),
+        let compacted = Compacted {
+            newest: table.watch_cache.compacted(),
         };
         let mut undone: BTreeMap<ObjectName, Option<Shared>> = BTreeMap::new();
-        for event in table.hub.since(at).ok_or(forgotten)? {
+        for event in table.watch_cache.since(at).ok_or(compacted)? {
             // The first change after `at` knows what was there at `at`.
             undone
                 .entry(event.object.name.clone())
@@ -178,16 +180,17 @@ impl World {
             } else {
                 table.objects.insert(key.name.clone(), Arc::clone(&object))
             };
-            let happened = match (&previous, removed) {
-                (_, true) => Happened::Deleted,
-                (None, false) => Happened::Added,
-                (Some(_), false) => Happened::Modified,
+            let event_type = match (&previous, removed) {
+                (_, true) => EventType::Deleted,
+                (None, false) => EventType::Added,
+                (Some(_), false) => EventType::Modified,
             };
             if let Some(previous) = &previous {
                 self.unindex(&key, previous);
             }
             if key.resource == self.namespaces && previous.is_none() {
-                self.chores.insert(Chore::ServiceAccount(key.name.name.clone()));
+                self.cleanup_tasks
+                    .insert(CleanupTask::ServiceAccount(key.name.name.clone()));
             }
             if removed {
                 self.note_removal(&key, &object);
@@ -195,17 +198,17 @@ impl World {
                 self.index(&key, &object);
                 self.note_change(&key, &object);
             }
-            let event = Arc::new(Event::new(happened, object, previous));
-            self.tables[key.resource].hub.publish(&event);
+            let event = Arc::new(Event::new(event_type, object, previous));
+            self.tables[key.resource].watch_cache.publish(&event);
         }
     }
 
-    pub(crate) fn take_chores(&mut self) -> Vec<Chore> {
-        std::mem::take(&mut self.chores).into_iter().collect()
+    pub(crate) fn take_cleanup_tasks(&mut self) -> Vec<CleanupTask> {
+        std::mem::take(&mut self.cleanup_tasks).into_iter().collect()
     }
 
-    pub(crate) fn has_chores(&self) -> bool {
-        !self.chores.is_empty()
+    pub(crate) fn has_cleanup_tasks(&self) -> bool {
+        !self.cleanup_tasks.is_empty()
     }
 
     fn index(&mut self, key: &Key, object: &Shared) {
@@ -233,27 +236,28 @@ impl World {
     fn note_change(&mut self, key: &Key, object: &Shared) {
         let ownerless = object.owners.iter().any(|owner| !self.uids.contains_key(&owner.uid));
         if ownerless || object.deleting {
-            self.chores.insert(Chore::Object(key.clone()));
+            self.cleanup_tasks.insert(CleanupTask::Object(key.clone()));
         }
         if key.resource == self.namespaces && object.deleting {
-            self.chores.insert(Chore::Namespace(key.name.name.clone()));
+            self.cleanup_tasks.insert(CleanupTask::Namespace(key.name.name.clone()));
         }
     }
 
     fn note_removal(&mut self, key: &Key, object: &Shared) {
         for dependent in self.dependents(&object.uid) {
-            self.chores.insert(Chore::Object(dependent));
+            self.cleanup_tasks.insert(CleanupTask::Object(dependent));
         }
         for owner in &object.owners {
             if let Some(owner) = self.uids.get(&owner.uid) {
                 let deleting = self.get(owner).is_some_and(|owner| owner.deleting);
                 if deleting {
-                    self.chores.insert(Chore::Object(owner.clone()));
+                    self.cleanup_tasks.insert(CleanupTask::Object(owner.clone()));
                 }
             }
         }
         if key.resource == self.service_accounts && key.name.name == DEFAULT_SERVICE_ACCOUNT {
-            self.chores.insert(Chore::ServiceAccount(key.name.namespace.clone()));
+            self.cleanup_tasks
+                .insert(CleanupTask::ServiceAccount(key.name.namespace.clone()));
         }
         if !key.name.namespace.is_empty() {
             let namespace = Key {
@@ -264,7 +268,8 @@ impl World {
                 },
             };
             if self.get(&namespace).is_some_and(|namespace| namespace.deleting) {
-                self.chores.insert(Chore::Namespace(key.name.namespace.clone()));
+                self.cleanup_tasks
+                    .insert(CleanupTask::Namespace(key.name.namespace.clone()));
             }
         }
     }
