@@ -17,7 +17,7 @@ use larder_controller::args::{Args, ArgsError};
 use larder_controller::connect::{ConnectError, connect};
 use larder_controller::error_chain::chain;
 use larder_controller::run::{Controller, RunError};
-use larder_telemetry::{Health, Registry, logs, server};
+use larder_telemetry::{Health, Registry, instance_name, logs, server};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -92,7 +92,9 @@ fn start(program: &Program) -> Result<(), Failure> {
         match &program.errand {
             Some(errand) => {
                 let client = connect(program.args.kubeconfig.as_deref()).await?;
-                Ok(errand.run(client, &program.args.namespace, identity()).await?)
+                Ok(errand
+                    .run(client, &program.args.namespace, instance_name("larder-controller"))
+                    .await?)
             }
             None => run(&program.args).await,
         }
@@ -100,7 +102,7 @@ fn start(program: &Program) -> Result<(), Failure> {
 }
 
 async fn run(args: &Args) -> Result<(), Failure> {
-    let (settings, unknown) = args.settings(identity())?;
+    let (settings, unknown) = args.settings(instance_name("larder-controller"))?;
     for gate in unknown {
         warn!(gate, "a feature gate that Larder does not know is ignored");
     }
@@ -142,14 +144,4 @@ fn cancel_on_signal(stop: &CancellationToken) -> std::io::Result<()> {
         stop.cancel();
     });
     Ok(())
-}
-
-/// The host's name, for people, and a random part, because a restarted process is another candidate.
-fn identity() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = match host.trim() {
-        "" => "larder-controller",
-        host => host,
-    };
-    format!("{host}_{:08x}", rand::random::<u32>())
 }

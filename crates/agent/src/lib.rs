@@ -45,8 +45,9 @@ pub use state_dir::{StateError, node_key};
 
 use std::sync::Arc;
 
+use larder_planner::node::{AgentIdentity, DuplicateDetector};
 use larder_runtime::ImageRuntime;
-use larder_telemetry::Health;
+use larder_telemetry::{Health, instance_name};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -151,9 +152,13 @@ async fn run_tasks(settings: Settings, parts: Parts, stop: CancellationToken) ->
                 api,
                 shown,
                 seen,
-                public_key: credentials.public_key(),
+                detector: DuplicateDetector::new(AgentIdentity {
+                    instance: Some(instance_name("larder-agent")),
+                    public_key: credentials.public_key(),
+                }),
                 clock: clock.clone(),
                 metrics: metrics.clone(),
+                health: health.part("status"),
             },
             stop.clone(),
         )

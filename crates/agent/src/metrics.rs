@@ -34,6 +34,7 @@ pub struct Metrics {
     pub(crate) running: Gauge,
     pub(crate) queued: Gauge,
     pub(crate) writes: Family<WriteLabels, Counter>,
+    pub(crate) conflicts: Counter,
 }
 
 impl Default for Metrics {
@@ -46,6 +47,7 @@ impl Default for Metrics {
             running: Gauge::default(),
             queued: Gauge::default(),
             writes: Family::default(),
+            conflicts: Counter::default(),
         }
     }
 }
@@ -68,6 +70,11 @@ impl Metrics {
             self.queued.clone(),
         );
         registry.register("api_writes", "Status writes, by how they ended", self.writes.clone());
+        registry.register(
+            "status_conflicts",
+            "Times that another agent with the name of this node overwrote the status",
+            self.conflicts.clone(),
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 //! Results and waits are written at once, a running pull after a second, bytes as seldom as the entry asks. Whatever
 //! comes together is written together, and while a write is under way the next ones gather. A write that fails is
 //! repeated with growing pauses, and at once when the API shows itself again. Nothing is written only to be seen alive.
+//! While another agent with the name of this node writes the same status, both write rarely ([`DuplicateDetector`]).
 
 mod due;
 
@@ -11,7 +12,8 @@ use std::time::Duration;
 use larder_api::contract::{NODE_IMAGE_BYTES_MAX, status_patch};
 use larder_api::node_image::{AgentStatus, ImageFsStatus, NodeImageStatus};
 use larder_model::ByteSize;
-use larder_planner::node::fit;
+use larder_planner::node::{DuplicateDetector, fit};
+use larder_telemetry::Part;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
@@ -31,9 +33,10 @@ pub(crate) struct Report {
     pub(crate) api: NodeImages,
     pub(crate) shown: watch::Receiver<Option<Wanted>>,
     pub(crate) seen: watch::Receiver<Option<Seen>>,
-    pub(crate) public_key: Option<String>,
+    pub(crate) detector: DuplicateDetector,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
+    pub(crate) health: Part,
 }
 
 pub(crate) async fn run(mut report: Report, stop: CancellationToken) {
@@ -44,13 +47,16 @@ pub(crate) async fn run(mut report: Report, stop: CancellationToken) {
         if report.seen.has_changed().unwrap_or(false) {
             desk.take_seen(report.seen.borrow_and_update().clone());
             not_before = Duration::ZERO;
+            report.look_for_duplicate(&desk);
         }
-        let status = report.wanted_status(&desk);
         let now = report.clock.now();
+        report.show_health(now);
+        let status = report.wanted_status(&desk, now);
         let due = status
             .as_ref()
-            .and_then(|(wanted, status)| desk.due(wanted, status, now));
-        match (due.map(|due| due.max(not_before)), status) {
+            .and_then(|(wanted, status)| desk.due(wanted, status, now))
+            .map(|due| due.max(not_before).max(report.detector.not_before()));
+        match (due, status) {
             (Some(due), Some((wanted, status))) if due <= now => {
                 if report.write(&mut desk, &wanted, status).await {
                     failures = 0;
@@ -68,9 +74,10 @@ pub(crate) async fn run(mut report: Report, stop: CancellationToken) {
                 if stop.is_cancelled() {
                     return;
                 }
+                let wake = due.into_iter().chain(report.detector.changes_at(now)).min();
                 let wake = async {
-                    match due {
-                        Some(due) => sleep_until(report.clock.instant(due)).await,
+                    match wake {
+                        Some(wake) => sleep_until(report.clock.instant(wake)).await,
                         None => std::future::pending().await,
                     }
                 };
@@ -87,15 +94,18 @@ pub(crate) async fn run(mut report: Report, stop: CancellationToken) {
 
 impl Report {
     /// What the object's status should be, if there is an object and something to say about it.
-    fn wanted_status(&mut self, desk: &Desk) -> Option<(Wanted, NodeImageStatus)> {
+    fn wanted_status(&mut self, desk: &Desk, now: Duration) -> Option<(Wanted, NodeImageStatus)> {
         let wanted = self.shown.borrow_and_update().clone()?;
         let seen = desk.seen().filter(|seen| seen.uid == wanted.uid)?;
         let mut status = wanted.shown.status.clone();
         status.first_sync_status = seen.status.as_ref().and_then(|status| status.first_sync_status.clone());
+        let own = self.detector.own();
         status.agent = Some(AgentStatus {
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             runtime: wanted.runtime.clone(),
-            public_key: self.public_key.clone(),
+            public_key: own.public_key.clone(),
+            instance: own.instance.clone(),
+            conflicts_with: self.detector.conflicts_with(now).map(str::to_owned),
             last_seen: Some(self.clock.wall()),
         });
         status.image_fs = wanted.image_fs.map(|(capacity, free)| ImageFsStatus {
@@ -107,7 +117,7 @@ impl Report {
     }
 
     /// Writes, and says whether that went well.
-    async fn write(&self, desk: &mut Desk, wanted: &Wanted, status: NodeImageStatus) -> bool {
+    async fn write(&mut self, desk: &mut Desk, wanted: &Wanted, status: NodeImageStatus) -> bool {
         let before = desk.seen().and_then(|seen| seen.status.as_ref());
         let Some(patch) = status_patch(before, &status) else {
             return true;
@@ -118,6 +128,8 @@ impl Report {
         match answer {
             Ok(object) => {
                 desk.written(wanted, seen_of(&object), self.clock.now());
+                self.detector.written();
+                self.look_for_duplicate(desk);
                 true
             }
             Err(error) if error.is_not_found() => {
@@ -129,6 +141,32 @@ impl Report {
                 desk.tell_failure(&error.text());
                 false
             }
+        }
+    }
+
+    /// Looks whether the status that the API shows comes from another agent.
+    fn look_for_duplicate(&mut self, desk: &Desk) {
+        let shown = desk.seen().and_then(|seen| seen.status.as_ref()?.agent.as_ref());
+        let now = self.clock.now();
+        if self.detector.observe(shown, now, rand::random_range(0.8..1.2)) {
+            self.metrics.conflicts.inc();
+            let pause = self.detector.not_before().saturating_sub(now);
+            tracing::warn!(
+                other = self.detector.conflicts_with(now),
+                seconds = pause.as_secs(),
+                "another agent with the name of this node writes its status; stop one of the two, or start it with its own \
+                 --node-name. This one writes nothing for a while"
+            );
+        }
+    }
+
+    fn show_health(&self, now: Duration) {
+        match self.detector.conflicts_with(now) {
+            Some(other) if now < self.detector.not_before() => self.health.waiting(format!(
+                "the agent {other} runs with the name of this node, too, and writes its status; stop one of the two, or start it \
+                 with its own --node-name"
+            )),
+            _ => self.health.ready(),
         }
     }
 }

@@ -14,6 +14,7 @@
 
 mod board;
 mod checks;
+mod duplicate;
 mod entry;
 mod holdings;
 mod message;
@@ -23,6 +24,7 @@ mod track;
 
 pub use board::{Board, Ended, Found, Image, PATIENCE_MAX, Step};
 pub use checks::{Measured, Promise, USAGE_MAX, judge, room_for};
+pub use duplicate::{AgentIdentity, DuplicateDetector, QUIET_TIME};
 pub use entry::{Entry, Key, entries};
 pub use holdings::{Chore, Holdings, OwnName};
 pub use message::pull_message;

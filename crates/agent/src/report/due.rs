@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use larder_api::node_image::{ImageTagStatus, NodeImageStatus};
+use larder_api::node_image::{AgentStatus, ImageTagStatus, NodeImageStatus};
 use larder_planner::node::Key;
 
 use crate::wants::{Seen, Wanted};
@@ -133,11 +133,11 @@ fn differ_in_bytes_only(before: &ImageTagStatus, after: &ImageTagStatus) -> bool
 }
 
 fn differ_in_agent(before: &NodeImageStatus, after: &NodeImageStatus) -> bool {
-    let said = |status: &NodeImageStatus| {
-        let agent = status.agent.clone().unwrap_or_default();
-        (agent.version, agent.runtime, agent.public_key)
+    let without_time = |status: &NodeImageStatus| AgentStatus {
+        last_seen: None,
+        ..status.agent.clone().unwrap_or_default()
     };
-    said(before) != said(after)
+    without_time(before) != without_time(after)
 }
 
 fn counts(status: &NodeImageStatus) -> [i32; 5] {

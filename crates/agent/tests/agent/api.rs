@@ -16,7 +16,7 @@ fn image(reference: &str) -> ImageRef {
 }
 
 /// Counts the changes of the status that the API shows, from now on.
-async fn count_writes(node: &Node) -> tokio::sync::watch::Receiver<usize> {
+pub(crate) async fn count_writes(node: &Node) -> tokio::sync::watch::Receiver<usize> {
     let (sender, mut receiver) = tokio::sync::watch::channel(0);
     let config = watcher::Config::default().fields(&format!("metadata.name={}", node.name));
     let stream = watcher(node.images.clone(), config).default_backoff();

@@ -8,6 +8,7 @@ mod clocks;
 mod containerd;
 mod credentials;
 mod dry_run;
+mod duplicate;
 mod metaserver;
 mod offline;
 mod once;

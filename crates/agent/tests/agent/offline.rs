@@ -120,7 +120,7 @@ async fn a_lost_ledger_is_made_up_for_by_what_the_api_remembers() {
         state: tempfile::tempdir().unwrap(),
     };
     let agent = forgetful.fake(&fake);
-    let old_key = Some(key_of(&node));
+    let old_key = Some(node.public_key());
     let told = async || {
         let about = node.get().await.status.unwrap().agent.unwrap();
         about.public_key != old_key
@@ -130,11 +130,6 @@ async fn a_lost_ledger_is_made_up_for_by_what_the_api_remembers() {
     let after = node.until_phase(&wanted, Phase::Succeeded).await;
     assert_eq!(after.last_succeeded, before.last_succeeded);
     assert_eq!(fake.pulls().len(), 1);
-}
-
-fn key_of(node: &Node) -> String {
-    let key = larder_seal::KeyPair::load_or_create(&node.state.path().join("node.key")).unwrap();
-    key.public().to_string()
 }
 
 #[tokio::test]

@@ -165,6 +165,12 @@ impl Node {
             .await;
     }
 
+    /// The public half of the key in this node's folder.
+    pub(crate) fn public_key(&self) -> String {
+        let key = KeyPair::load_or_create(&self.state.path().join("node.key")).unwrap();
+        key.public().to_string()
+    }
+
     /// Waits until the entry's status is as wanted.
     pub(crate) async fn until(
         &self,
@@ -227,6 +233,13 @@ impl Agent {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
         text.lines().any(|known| known == line)
+    }
+
+    /// How often another agent overwrote this one's status.
+    pub(crate) fn conflicts(&self) -> usize {
+        (0..100)
+            .find(|count| self.counts(&format!("status_conflicts_total {count}")))
+            .unwrap()
     }
 
     /// What a start that cannot succeed says.

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests share fails by panicking, as tests do")]
 
+mod duplicate;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use larder_api::{NodeImage, NodeImageSpec, crds};
 use larder_localplane::{Config, FaultLayer, Faults, Localplane};
 use larder_model::{ImageRef, NodeName, Phase, Reason};
 use larder_runtime::fake::{FakeRuntime, Script};
-use larder_telemetry::Health;
+use larder_telemetry::{Health, Registry};
 use larder_testkit::wait_for;
 use rstest::rstest;
 use serde_json::json;
@@ -30,15 +32,47 @@ struct World {
     _plane: Localplane,
     images: Api<NodeImage>,
     fake: FakeRuntime,
-    stop: CancellationToken,
+    _agent: Agent,
 }
 
-/// A node whose agent reaches the API through these faults.
-async fn world(faults: Faults) -> World {
+/// A running agent of `node-1`; it ends when it is dropped.
+struct Agent {
+    stop: CancellationToken,
+    health: Health,
+    registry: Registry,
+}
+
+impl Agent {
+    fn start(client: kube::Client, fake: &FakeRuntime, credentials: Credentials) -> Self {
+        let health = Health::default();
+        let metrics = Metrics::default();
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let parts = Parts {
+            client,
+            runtime: RuntimeSource::Given(Arc::new(fake.clone())),
+            credentials,
+            clock: Clock::new("boot", Duration::ZERO, || Timestamp::UNIX_EPOCH),
+            metrics,
+            health: health.clone(),
+        };
+        let stop = CancellationToken::new();
+        let agent = larder_agent::run(Settings::new(NodeName::parse("node-1").unwrap()), parts, stop.clone());
+        tokio::spawn(async move { agent.await.unwrap() });
+        Self { stop, health, registry }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// An API server with the NodeImage of `node-1`.
+async fn plane() -> (Localplane, Api<NodeImage>) {
     let plane = Localplane::start(Config::new(crds())).await.unwrap();
-    let direct = kube::Client::new(plane.service(), "default");
-    let through_faults = kube::Client::new(FaultLayer::new(faults).layer(plane.service()), "default");
-    let images = Api::<NodeImage>::all(direct);
+    let images = Api::<NodeImage>::all(kube::Client::new(plane.service(), "default"));
     images
         .create(
             &PostParams::default(),
@@ -46,23 +80,20 @@ async fn world(faults: Faults) -> World {
         )
         .await
         .unwrap();
+    (plane, images)
+}
+
+/// A node whose agent reaches the API through these faults.
+async fn world(faults: Faults) -> World {
+    let (plane, images) = plane().await;
+    let through_faults = kube::Client::new(FaultLayer::new(faults).layer(plane.service()), "default");
     let fake = FakeRuntime::new();
-    let parts = Parts {
-        client: through_faults,
-        runtime: RuntimeSource::Given(Arc::new(fake.clone())),
-        credentials: Credentials::default(),
-        clock: Clock::new("boot", Duration::ZERO, || Timestamp::UNIX_EPOCH),
-        metrics: Metrics::default(),
-        health: Health::default(),
-    };
-    let stop = CancellationToken::new();
-    let agent = larder_agent::run(Settings::new(NodeName::parse("node-1").unwrap()), parts, stop.clone());
-    tokio::spawn(async move { agent.await.unwrap() });
+    let agent = Agent::start(through_faults, &fake, Credentials::default());
     World {
         _plane: plane,
         images,
         fake,
-        stop,
+        _agent: agent,
     }
 }
 
@@ -105,12 +136,6 @@ impl World {
     async fn until_done(&self, name: &str, version: i64) -> ImageTagStatus {
         let done = |status: &ImageTagStatus| status.version() == version && status.phase().is_final();
         self.until(name, "an answer", done).await
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.stop.cancel();
     }
 }
 
@@ -176,9 +201,9 @@ async fn bytes_are_written_as_seldom_as_the_entry_asks() {
     world
         .until("app", "the pull", |status| status.phase() == Phase::Pulling)
         .await;
-    let before = version_of(&world).await;
+    let before = version_of(&world.images).await;
     world.until_done("app", 0).await;
-    let writes = version_of(&world).await - before;
+    let writes = version_of(&world.images).await - before;
     assert!((8..=13).contains(&writes), "{writes} writes in ten minutes");
 }
 
@@ -187,12 +212,12 @@ async fn an_agent_that_has_nothing_to_say_writes_nothing() {
     let world = world(Faults::default()).await;
     world.order(&[("app", 0)], |_| {}).await;
     world.until_done("app", 0).await;
-    let before = version_of(&world).await;
+    let before = version_of(&world.images).await;
     // In steps, so that every watch that ends, every silence and every picture of the runtime has its turn.
     for _ in 0..24 * 60 {
         tokio::time::sleep(Duration::from_mins(1)).await;
     }
-    assert_eq!(version_of(&world).await, before, "no heartbeat in a day");
+    assert_eq!(version_of(&world.images).await, before, "no heartbeat in a day");
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,9 +267,9 @@ async fn images_of_one_job_start_in_the_order_that_it_says() {
     assert_eq!(started, wanted);
 }
 
-/// The embedded server counts its writes in resource versions; here nobody else writes.
-async fn version_of(world: &World) -> u64 {
-    let object = world.images.get("node-1").await.unwrap();
+/// The embedded server counts its writes in resource versions, and only the agent writes here.
+async fn version_of(images: &Api<NodeImage>) -> u64 {
+    let object = images.get("node-1").await.unwrap();
     object.metadata.resource_version.unwrap().parse().unwrap()
 }
 

@@ -187,6 +187,17 @@ pub struct AgentStatus {
     #[schemars(length(max = schema::TEXT_MAX))]
     pub public_key: Option<String>,
 
+    /// Host name and a random part: another one for every process. Two agents with the same node name are told apart by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::TEXT_MAX))]
+    pub instance: Option<String>,
+
+    /// Instance of another agent that lately wrote this status, too: two agents run with the name of this node. Each of
+    /// them writes rarely until one of them is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::TEXT_MAX))]
+    pub conflicts_with: Option<String>,
+
     /// When the agent last wrote something, by the node's clock. There is no heartbeat: it moves with other writes only.
     #[serde(default, deserialize_with = "time::lenient", skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Time>,

@@ -17,6 +17,7 @@ const QUEUE: usize = 1_000;
 pub(super) const FAILED: &str = "PullImageFailed";
 pub(super) const SUCCEEDED: &str = "PullImageSucceed";
 const UNREADABLE: &str = "Unreadable";
+const DUPLICATE_AGENT: &str = "DuplicateAgent";
 
 /// An Event to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +76,21 @@ impl EventRecorder {
                 warning: true,
                 reason: UNREADABLE,
                 text: format!("Nothing is done with this object, because it cannot be read: {why}"),
+            });
+        }
+    }
+
+    /// Records that another agent runs with the name of this node.
+    pub(super) fn record_duplicate_agent(&mut self, node_image: &ObjectReference, other: &str) {
+        if self.may_record(node_image.uid.as_deref().unwrap_or_default(), DUPLICATE_AGENT) {
+            self.push(NewEvent {
+                subject: node_image.clone(),
+                warning: true,
+                reason: DUPLICATE_AGENT,
+                text: format!(
+                    "The agent {other} also runs with the name of this node and overwrites its status; stop one of the two, or \
+                     start it with its own --node-name"
+                ),
             });
         }
     }

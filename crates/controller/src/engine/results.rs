@@ -42,6 +42,9 @@ impl Engine {
             return;
         }
         let (results, subject) = (new_results(before, after), node_reference(after));
+        if let Some(other) = conflicts_with(after).filter(|_| conflicts_with(before).is_none()) {
+            self.events.record_duplicate_agent(&subject, other);
+        }
         for result in results {
             if result.is_denied() {
                 self.denied(node, &result, now);
@@ -154,6 +157,11 @@ fn new_results(before: &NodeImage, after: &NodeImage) -> Vec<NewResult> {
         }
     }
     news
+}
+
+/// The agent that writes this NodeImage's status beside the one that wrote it last.
+fn conflicts_with(object: &NodeImage) -> Option<&str> {
+    object.status.as_ref()?.agent.as_ref()?.conflicts_with.as_deref()
 }
 
 fn node_reference(object: &NodeImage) -> ObjectReference {

@@ -108,6 +108,8 @@ pub(super) struct Agent {
     pub(super) version: Option<String>,
     pub(super) runtime: Option<String>,
     pub(super) has_key: bool,
+    /// Another agent that runs with the name of this node.
+    pub(super) conflicts_with: Option<String>,
 }
 
 /// The policy on writers of NodeImage status.

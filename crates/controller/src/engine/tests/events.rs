@@ -77,3 +77,25 @@ fn an_object_that_cannot_be_read_is_told_so_and_stays_known() {
     }
     assert!(engine.events.is_forgotten("job"), "what no list shows is forgotten");
 }
+
+#[test]
+fn a_second_agent_of_a_node_is_told_once() {
+    let mut engine = Engine::new(serving());
+    let key = NodeKey::from("a");
+    let shown = |other: Option<&str>| {
+        let status = json!({"desired": 0, "agent": {"version": "0.1.0", "conflictsWith": other}});
+        node_image("a", &json!({}), &status)
+    };
+    for other in [None, Some("host_1"), Some("host_2"), Some("host_1")] {
+        engine.observe_image(&key, shown(other), false, at(0));
+    }
+    let events = recorded(&mut engine);
+    assert_eq!(events.len(), 1);
+    assert_eq!((events[0].reason, events[0].warning), ("DuplicateAgent", true));
+    assert!(events[0].text.contains("host_1"), "{}", events[0].text);
+    for _ in 0..20 {
+        engine.observe_image(&key, shown(None), false, at(0));
+        engine.observe_image(&key, shown(Some("host_1")), false, at(0));
+    }
+    assert_eq!(recorded(&mut engine).len(), 4, "a node cannot flood the Events");
+}

@@ -37,6 +37,7 @@ pub(super) fn agents(facts: &Facts) -> Area {
     findings.extend(silent(facts, &ready));
     findings.extend(without_runtime(&ready));
     findings.extend(without_key(&ready));
+    findings.extend(duplicates(&ready));
     findings.extend(skewed(facts, &ready));
     Area {
         name: "agents",
@@ -173,6 +174,24 @@ fn without_key(nodes: &[&Node]) -> Option<Finding> {
     );
     let advice = "Start the agent with --state-dir on a folder that it may write; its log says what is wrong with the one it has.";
     Some(Finding::problem(says, advice).on(&without))
+}
+
+/// Nodes whose name two agents have.
+fn duplicates(nodes: &[&Node]) -> Option<Finding> {
+    let found = with_agent(nodes, |agent| agent.conflicts_with.is_some());
+    let first = nodes
+        .iter()
+        .find_map(|node| node.agent.as_ref()?.conflicts_with.as_ref())?;
+    let says = format!(
+        "Two agents run with the name of the same node, and overwrite each other's status, on {}: {}.",
+        count(found.len(), "node"),
+        names(&found)
+    );
+    let advice = format!(
+        "Stop one of the two, or start it with its own --node-name. status.agent.conflictsWith of the NodeImage names the \
+         other agent by its host and a random part, such as {first}."
+    );
+    Some(Finding::problem(says, advice).on(&found))
 }
 
 /// Agents that are not of the controller's version; where that one is unknown, not of the most frequent.

@@ -11,6 +11,7 @@ fn node(name: &str) -> Node {
             version: Some("0.1.0".into()),
             runtime: Some("containerd 2.1.9".into()),
             has_key: true,
+            conflicts_with: None,
         }),
     }
 }
@@ -215,6 +216,10 @@ fn agent(facts: &mut Facts, change: impl Fn(&mut Agent)) {
 #[case::no_key(
     |facts: &mut Facts| agent(facts, |agent| agent.has_key = false),
     "agents", Level::Problem, "The agent has no key on 2 nodes, so that no pull secret can be sealed to it: a, b."
+)]
+#[case::two_agents_of_one_name(
+    |facts: &mut Facts| agent(facts, |agent| agent.conflicts_with = Some("host-7_1f".into())),
+    "agents", Level::Problem, "Two agents run with the name of the same node, and overwrite each other's status, on 2 nodes: a, b."
 )]
 #[case::patch_skew(
     |facts: &mut Facts| agent(facts, |agent| agent.version = Some("0.1.1".into())),

@@ -209,6 +209,7 @@ pub(super) async fn nodes(client: &Client) -> Seen<Vec<Node>> {
                 version: agent.version.clone(),
                 runtime: agent.runtime.clone(),
                 has_key: agent.public_key.is_some(),
+                conflicts_with: agent.conflicts_with.clone(),
             }),
             name,
         }
