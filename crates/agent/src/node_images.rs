@@ -47,6 +47,12 @@ impl ApiError {
         matches!(self, Self::Failed { source, .. } if matches!(&**source, kube::Error::Api(status) if status.is_not_found()))
     }
 
+    /// Whether the server refused a patch for what it holds: the object is another one, or not as the patch assumes. MetaServer
+    /// makes 500 of all that the cloud refuses.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if matches!(&**source, kube::Error::Api(status) if [400, 409, 422, 500].contains(&status.code)))
+    }
+
     /// The whole chain in one line.
     pub(crate) fn text(&self) -> String {
         match self {
@@ -117,16 +123,13 @@ impl NodeImages {
         Ok(stream.map_err(move |source| failed(doing, source)).boxed())
     }
 
-    /// Patches the status, and returns the object as it is then.
-    pub(crate) async fn patch_status(&self, patch: &Value) -> Result<NodeImage, ApiError> {
+    /// Applies a JSON patch to the status, and returns the object as it is then.
+    pub(crate) async fn patch_status(&self, patch: Value) -> Result<NodeImage, ApiError> {
+        let doing = "write our status";
         let params = PatchParams::default();
-        let patch = Patch::Merge(patch);
-        within(
-            "write our status",
-            WRITE_LIMIT,
-            self.api.patch_status(&self.name, &params, &patch),
-        )
-        .await
+        let patch = serde_json::from_value(patch).map_err(|error| failed(doing, kube::Error::SerdeError(error)))?;
+        let patch: Patch<NodeImage> = Patch::Json(patch);
+        within(doing, WRITE_LIMIT, self.api.patch_status(&self.name, &params, &patch)).await
     }
 }
 

@@ -119,10 +119,10 @@ impl Report {
     /// Writes, and says whether that went well.
     async fn write(&mut self, desk: &mut Desk, wanted: &Wanted, status: NodeImageStatus) -> bool {
         let before = desk.seen().and_then(|seen| seen.status.as_ref());
-        let Some(patch) = status_patch(before, &status) else {
+        let Some(patch) = status_patch(&wanted.uid, before, &status) else {
             return true;
         };
-        let answer = self.api.patch_status(&patch).await;
+        let answer = self.api.patch_status(patch).await;
         let result = if answer.is_ok() { "ok" } else { "failed" };
         self.metrics.writes.get_or_create(&WriteLabels { result }).inc();
         match answer {
@@ -139,8 +139,27 @@ impl Report {
             }
             Err(error) => {
                 desk.tell_failure(&error.text());
+                if error.is_refused() {
+                    self.read_anew(desk).await;
+                }
                 false
             }
+        }
+    }
+
+    /// Reads the object after a refused patch. What is known of it may be wrong in a way that no watch event corrects: after
+    /// etcd was restored, events look older than the last write.
+    async fn read_anew(&mut self, desk: &mut Desk) {
+        match self.api.get().await {
+            Ok(Some(object)) => {
+                desk.take_fresh(seen_of(&object));
+                self.look_for_duplicate(desk);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!(
+                error = error.text(),
+                "our NodeImage cannot be read after a refused write"
+            ),
         }
     }
 

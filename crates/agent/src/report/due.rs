@@ -52,6 +52,12 @@ impl Desk {
         }
     }
 
+    /// Takes what a read of the object itself shows, however old it looks.
+    pub(super) fn take_fresh(&mut self, seen: Seen) {
+        self.own_version = None;
+        self.seen = Some(seen);
+    }
+
     /// Remembers a write that went well.
     pub(super) fn written(&mut self, wanted: &Wanted, seen: Seen, now: Duration) {
         if std::mem::take(&mut self.failed) {

@@ -26,7 +26,8 @@ struct Edge {
     lists: Arc<Mutex<usize>>,
     /// After how many seconds each watch shall end.
     watches: Arc<Mutex<Vec<u64>>>,
-    /// What a read of the object itself shows, where that differs from the list.
+    patches: Arc<Mutex<usize>>,
+    /// The object as the cloud has it, where that differs from the list: reads of the object itself and patches go there.
     fresh: Arc<Mutex<Option<Value>>>,
 }
 
@@ -55,25 +56,15 @@ async fn read(State(edge): State<Edge>) -> Response {
 }
 
 async fn patch_status(State(edge): State<Edge>, Json(patch): Json<Value>) -> Response {
-    let mut object = edge.object.lock().unwrap();
-    let Some(object) = object.as_mut() else {
+    *edge.patches.lock().unwrap() += 1;
+    let (mut object, mut fresh) = (edge.object.lock().unwrap(), edge.fresh.lock().unwrap());
+    let Some(object) = fresh.as_mut().or(object.as_mut()) else {
         return axum::http::StatusCode::BAD_GATEWAY.into_response();
     };
-    merge(object, &patch);
-    Json(object.clone()).into_response()
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    let (Value::Object(object), Value::Object(patch)) = (&mut *object, patch) else {
-        *object = patch.clone();
-        return;
-    };
-    for (key, value) in patch {
-        if value.is_null() {
-            object.remove(key);
-        } else {
-            merge(object.entry(key.clone()).or_insert(Value::Null), value);
-        }
+    let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+    match json_patch::patch(object, &patch) {
+        Ok(()) => Json(object.clone()).into_response(),
+        Err(error) => (axum::http::StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).into_response(),
     }
 }
 
@@ -225,5 +216,27 @@ async fn watches_end_at_random_so_that_a_fleet_does_not_come_back_together() {
     let seen = watches.lock().unwrap().clone();
     assert!(seen.iter().all(|seconds| (300..900).contains(seconds)), "{seen:?}");
     assert!(seen.iter().any(|seconds| *seconds != seen[0]), "{seen:?}");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_status_does_not_land_on_an_object_that_was_deleted_and_created_again() {
+    let running = Running::start().await;
+    running.show(Some(object(1, "1")));
+    running.until_succeeded("1").await;
+    // The cloud has another object by now, and the list is late.
+    let mut anew = object(1, "3");
+    anew["metadata"]["uid"] = json!("another uid");
+    *running.edge.fresh.lock().unwrap() = Some(anew);
+    let before = *running.edge.patches.lock().unwrap();
+    running.edit(object(2, "2"));
+    wait_until(SOON, "a write", async || *running.edge.patches.lock().unwrap() > before)
+        .await
+        .unwrap();
+    running.until_read().await;
+    let anew = running.edge.fresh.lock().unwrap().take().unwrap();
+    assert_eq!(anew.get("status"), None, "{anew}");
+    running.show(Some(anew));
+    running.until_succeeded("3").await;
     running.end().await;
 }

@@ -1,5 +1,7 @@
 //! The two writes that a NodeImage gets: the controller's to the spec, the agent's to the status.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -10,29 +12,11 @@ use crate::node_image::{NodeImage, NodeImageSpec, NodeImageStatus};
 /// It is guarded by the generation, not by the resource version: an agent's status write in between does not make it fail,
 /// another spec write does. It names only what changed, so that the cost of a write follows the change.
 pub fn spec_patch(current: &NodeImage, wanted: &NodeImageSpec) -> Option<Value> {
-    let mut operations = Vec::new();
-    let images = &current.spec.images;
-    if images.is_empty() && !wanted.images.is_empty() {
-        operations.push(json!({ "op": "add", "path": "/spec/images", "value": json_of(&wanted.images) }));
-    } else {
-        for name in images.keys().filter(|name| !wanted.images.contains_key(*name)) {
-            operations.push(json!({ "op": "remove", "path": format!("/spec/images/{}", escaped(name)) }));
-        }
-        for (name, image) in wanted
-            .images
-            .iter()
-            .filter(|(name, image)| images.get(*name) != Some(*image))
-        {
-            let path = format!("/spec/images/{}", escaped(name));
-            operations.push(json!({ "op": "add", "path": path, "value": json_of(image) }));
-        }
-    }
+    let mut operations = map_operations("/spec/images", &current.spec.images, &wanted.images);
     match (&current.spec.sealed_credentials, &wanted.sealed_credentials) {
         (now, then) if now == then => {}
-        (_, then) if then.is_empty() => operations.push(json!({ "op": "remove", "path": "/spec/sealedCredentials" })),
-        (_, then) => {
-            operations.push(json!({ "op": "add", "path": "/spec/sealedCredentials", "value": json_of(then) }));
-        }
+        (_, then) if then.is_empty() => operations.push(remove("/spec/sealedCredentials")),
+        (_, then) => operations.push(add("/spec/sealedCredentials", then)),
     }
     if operations.is_empty() {
         return None;
@@ -45,30 +29,67 @@ pub fn spec_patch(current: &NodeImage, wanted: &NodeImageSpec) -> Option<Value> 
     Some(Value::Array(operations))
 }
 
-/// A merge patch for the status subresource that turns `current` into `wanted`, or None if they are the same. It holds
-/// `status` and nothing else.
-pub fn status_patch(current: Option<&NodeImageStatus>, wanted: &NodeImageStatus) -> Option<Value> {
-    let before = current.map_or_else(|| Value::Object(Map::new()), json_of);
-    let changes = difference(&before, &json_of(wanted))?;
-    Some(json!({ "status": changes }))
+/// A JSON patch for the status subresource that turns the status `current` of the NodeImage with this uid into `wanted`, or
+/// None if they are the same.
+///
+/// It is guarded by the uid: another NodeImage of the same name, created after this one was deleted, refuses it. A merge patch
+/// that holds `metadata.uid` would be accepted, because for the status of a custom resource the API server puts all metadata
+/// back before it compares them. The patch names only what changed, and of the results only the images that changed.
+pub fn status_patch(uid: &str, current: Option<&NodeImageStatus>, wanted: &NodeImageStatus) -> Option<Value> {
+    let mut operations = match current {
+        None => vec![add("/status", wanted)],
+        Some(current) => status_operations(current, wanted),
+    };
+    if operations.is_empty() {
+        return None;
+    }
+    operations.insert(0, json!({ "op": "test", "path": "/metadata/uid", "value": uid }));
+    Some(Value::Array(operations))
 }
 
-/// What a merge patch must say to turn `before` into `after`; None if nothing.
-fn difference(before: &Value, after: &Value) -> Option<Value> {
-    let (Value::Object(before), Value::Object(after)) = (before, after) else {
-        return (before != after).then(|| after.clone());
-    };
-    let mut changes = Map::new();
-    for (key, value) in after {
-        let change = before
-            .get(key)
-            .map_or_else(|| Some(value.clone()), |known| difference(known, value));
-        changes.extend(change.map(|change| (key.clone(), change)));
+fn status_operations(current: &NodeImageStatus, wanted: &NodeImageStatus) -> Vec<Value> {
+    let results = map_operations("/status/imageStatuses", &current.image_statuses, &wanted.image_statuses);
+    let (before, after) = (fields_without_results(current), fields_without_results(wanted));
+    let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(*value));
+    let changed = changed.map(|(key, value)| add(&format!("/status/{key}"), value));
+    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let gone = gone.map(|key| remove(&format!("/status/{key}")));
+    results.into_iter().chain(changed).chain(gone).collect()
+}
+
+fn fields_without_results(status: &NodeImageStatus) -> Map<String, Value> {
+    let fields = json_of(&NodeImageStatus {
+        image_statuses: BTreeMap::new(),
+        ..status.clone()
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
     }
-    for key in before.keys().filter(|key| !after.contains_key(*key)) {
-        changes.insert(key.clone(), Value::Null);
+}
+
+/// Operations on the map at this path, which is left out where it is empty.
+fn map_operations<T: PartialEq + Serialize>(
+    path: &str,
+    current: &BTreeMap<String, T>,
+    wanted: &BTreeMap<String, T>,
+) -> Vec<Value> {
+    if current.is_empty() && !wanted.is_empty() {
+        return vec![add(path, wanted)];
     }
-    (!changes.is_empty()).then_some(Value::Object(changes))
+    let at = |name: &String| format!("{path}/{}", escaped(name));
+    let gone = current.keys().filter(|name| !wanted.contains_key(*name));
+    let changed = wanted.iter().filter(|(name, value)| current.get(*name) != Some(*value));
+    let changed = changed.map(|(name, value)| add(&at(name), value));
+    gone.map(|name| remove(&at(name))).chain(changed).collect()
+}
+
+fn add<T: Serialize>(path: &str, value: &T) -> Value {
+    json!({ "op": "add", "path": path, "value": json_of(value) })
+}
+
+fn remove(path: &str) -> Value {
+    json!({ "op": "remove", "path": path })
 }
 
 /// A key as part of a JSON pointer: image names are full of slashes.
@@ -87,9 +108,8 @@ fn json_of<T: Serialize>(value: &T) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node_image::{ImageSpec, ImageStatus, ImageTagSpec, ImageTagStatus, SealedCredential};
+    use crate::node_image::{ImageFsStatus, ImageSpec, ImageStatus, ImageTagSpec, ImageTagStatus, SealedCredential};
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     const NAMES: [&str; 4] = ["nginx", "foo/bar", "registry.example:5000/team/app", "odd~name"];
 
@@ -126,7 +146,7 @@ mod tests {
             desired: 1,
             ..NodeImageStatus::default()
         };
-        assert_eq!(status_patch(Some(&status), &status), None);
+        assert_eq!(status_patch("u", Some(&status), &status), None);
     }
 
     #[test]
@@ -142,11 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn a_first_status_is_written_whole_and_holds_no_spec() {
-        let patch = status_patch(None, &NodeImageStatus::default()).unwrap();
-        let keys: Vec<&String> = patch.as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["status"]);
-        assert_eq!(patch["status"]["desired"], 0);
+    fn a_first_status_is_written_whole_and_guarded_by_the_uid() {
+        let patch = status_patch("u", None, &NodeImageStatus::default()).unwrap();
+        assert_eq!(patch[0], json!({ "op": "test", "path": "/metadata/uid", "value": "u" }));
+        assert_eq!(
+            (&patch[1]["path"], &patch[1]["value"]["desired"]),
+            (&json!("/status"), &json!(0))
+        );
+        assert_eq!(patch.as_array().unwrap().len(), 2);
     }
 
     #[test]
@@ -158,8 +181,10 @@ mod tests {
                 .collect(),
             ..NodeImageStatus::default()
         };
-        let patch = status_patch(Some(&status(&[0, 2])), &status(&[0])).unwrap();
-        assert_eq!(patch, json!({ "status": { "imageStatuses": { NAMES[2]: null } } }));
+        let patch = status_patch("u", Some(&status(&[0, 2])), &status(&[0])).unwrap();
+        let gone = "/status/imageStatuses/registry.example:5000~1team~1app";
+        assert_eq!(patch[1], json!({ "op": "remove", "path": gone }));
+        assert_eq!(patch.as_array().unwrap().len(), 2, "{patch}");
     }
 
     fn specs() -> impl Strategy<Value = NodeImageSpec> {
@@ -189,6 +214,8 @@ mod tests {
                     .collect(),
             };
             NodeImageStatus {
+                desired: i32::try_from(images.len()).unwrap(),
+                image_fs: (images.len() > 1).then(ImageFsStatus::default),
                 image_statuses: images
                     .into_iter()
                     .map(|(name, list)| (NAMES[name].to_owned(), tags(list)))
@@ -213,9 +240,13 @@ mod tests {
 
         #[test]
         fn a_status_patch_makes_the_wanted_status(before in proptest::option::of(statuses()), after in statuses()) {
-            let mut object = json!({ "status": before.as_ref().map_or_else(|| json!({}), json_of) });
-            if let Some(patch) = status_patch(before.as_ref(), &after) {
-                json_patch::merge(&mut object, &patch);
+            let mut object = json!({ "metadata": { "uid": "u" } });
+            if let Some(before) = &before {
+                object["status"] = json_of(before);
+            }
+            if let Some(patch) = status_patch("u", before.as_ref(), &after) {
+                let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+                json_patch::patch(&mut object, &patch).unwrap();
             }
             let patched: NodeImageStatus = serde_json::from_value(object["status"].clone()).unwrap();
             prop_assert_eq!(patched, after);

@@ -66,10 +66,15 @@ async fn write_spec(server: &Server, current: &NodeImage, wanted: &NodeImageSpec
     server.patch(node_images(), name, JSON_PATCH, &patch).await
 }
 
-async fn write_status(server: &Server, current: &NodeImage, wanted: &NodeImageStatus) -> NodeImage {
-    let patch = status_patch(current.status.as_ref(), wanted).expect("a change");
+async fn send_status(server: &Server, current: &NodeImage, wanted: &NodeImageStatus) -> Answer {
+    let uid = current.metadata.uid.as_deref().unwrap();
+    let patch = status_patch(uid, current.status.as_ref(), wanted).expect("a change");
     let name = current.metadata.name.as_deref().unwrap();
-    typed(server.patch_status(node_images(), name, &patch).await.accepted())
+    server.patch_status_with(node_images(), name, JSON_PATCH, &patch).await
+}
+
+async fn write_status(server: &Server, current: &NodeImage, wanted: &NodeImageStatus) -> NodeImage {
+    typed(send_status(server, current, wanted).await.accepted())
 }
 
 const BEFORE: &[(&str, &str)] = &[("nginx", "1.9.1"), ("registry.example:5000/team/app", "v1")];
@@ -171,11 +176,33 @@ async fn a_report_removes_what_left_and_touches_no_order(
 async fn a_report_of_nothing_is_counters_alone(#[values(Target::KubeApiserver, Target::Localplane)] target: Target) {
     let server = target.server().await;
     let born = create(&server, NodeImageSpec::default()).await;
-    let name = born.metadata.name.as_deref().unwrap();
-    let patch = status_patch(None, &NodeImageStatus::default()).unwrap();
-    let object = server.patch_status(node_images(), name, &patch).await.accepted();
+    let object = send_status(&server, &born, &NodeImageStatus::default())
+        .await
+        .accepted();
     assert_eq!(
         object["status"],
         json!({"desired": 0, "succeeded": 0, "failed": 0, "pulling": 0, "waiting": 0})
     );
+}
+
+/// An agent that has not seen yet that its NodeImage was deleted and created again.
+#[rstest]
+#[tokio::test]
+async fn a_report_for_a_deleted_object_is_refused_by_its_namesake(
+    #[values(Target::KubeApiserver, Target::Localplane)] target: Target,
+) {
+    let server = target.server().await;
+    let old = create(&server, wanted(BEFORE)).await;
+    let seen = write_status(&server, &old, &reported(BEFORE)).await;
+    let name = seen.metadata.name.as_deref().unwrap();
+    server.delete(&server.path(node_images(), name), None).await.accepted();
+    let anew = serde_json::to_value(NodeImage::new(name, wanted(AFTER))).unwrap();
+    server.create(node_images(), &anew).await.accepted();
+
+    for current in [&old, &seen] {
+        let late = send_status(&server, current, &reported(AFTER)).await;
+        assert_eq!((late.code, &late.body["reason"]), (422, &json!("Invalid")));
+    }
+    let after = typed(server.get(node_images(), name).await.accepted());
+    assert_eq!(after.status, None);
 }

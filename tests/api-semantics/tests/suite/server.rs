@@ -96,8 +96,18 @@ impl Server {
     }
 
     pub(crate) async fn patch_status(&self, resource: Resource, name: &str, patch: &Value) -> Answer {
+        self.patch_status_with(resource, name, MERGE_PATCH, patch).await
+    }
+
+    pub(crate) async fn patch_status_with(
+        &self,
+        resource: Resource,
+        name: &str,
+        content_type: &str,
+        patch: &Value,
+    ) -> Answer {
         let status = format!("{}/status", self.path(resource, name));
-        self.send(Method::PATCH, &status, MERGE_PATCH, Some(patch)).await
+        self.send(Method::PATCH, &status, content_type, Some(patch)).await
     }
 
     pub(crate) async fn post(&self, path: &str, object: &Value) -> Answer {
