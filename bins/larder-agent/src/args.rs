@@ -45,6 +45,10 @@ pub(crate) struct Args {
     )]
     pub(crate) listen: SocketAddr,
 
+    /// File with the bearer token that /metrics asks for; without it, /metrics answers on the loopback address alone
+    #[arg(long, env = "LARDER_METRICS_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) metrics_token_file: Option<PathBuf>,
+
     /// The runtime's socket, such as unix:///run/containerd/containerd.sock; without it the usual places are tried
     #[arg(long, env = "LARDER_RUNTIME_ENDPOINT", value_name = "SOCKET", value_parser = RuntimeEndpoint::parse)]
     pub(crate) runtime_endpoint: Option<RuntimeEndpoint>,

@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
 use larder_registry::provider::{ProviderConfig, Providers};
-use larder_telemetry::{Health, Registry, logs, server};
+use larder_telemetry::{Health, MetricsAccess, Registry, logs, server};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -64,7 +64,15 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         health: health.clone(),
     };
     tracing::info!(node = %node, version = env!("CARGO_PKG_VERSION"), "larder-agent begins");
-    let serving = server::serve(listener, health, Arc::new(registry), stop.clone().cancelled_owned());
+    let endpoints = server::Endpoints {
+        health,
+        registry: Arc::new(registry),
+        // The pod is on the node's network, where every machine can reach it.
+        metrics_access: MetricsAccess::Protected {
+            token_file: args.metrics_token_file.clone(),
+        },
+    };
+    let serving = server::serve(listener, endpoints, stop.clone().cancelled_owned());
     let agent = larder_agent::run(settings, parts, stop.clone());
     tokio::pin!(agent);
     let serving = tokio::spawn(serving);

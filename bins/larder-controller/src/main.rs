@@ -17,7 +17,7 @@ use larder_controller::args::{Args, ArgsError};
 use larder_controller::connect::{ConnectError, connect};
 use larder_controller::error_chain::chain;
 use larder_controller::run::{Controller, RunError};
-use larder_telemetry::{Health, Registry, instance_name, logs, server};
+use larder_telemetry::{Health, MetricsAccess, Registry, instance_name, logs, server};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -123,7 +123,12 @@ async fn run(args: &Args) -> Result<(), Failure> {
     let controller = Controller::new(client, settings, &health, &mut registry);
     let served = CancellationToken::new();
     let end_serving = served.clone().cancelled_owned();
-    let serving = tokio::spawn(server::serve(listener, health, Arc::new(registry), end_serving));
+    let endpoints = server::Endpoints {
+        health,
+        registry: Arc::new(registry),
+        metrics_access: MetricsAccess::Open,
+    };
+    let serving = tokio::spawn(server::serve(listener, endpoints, end_serving));
     let outcome = controller.run(stop).await;
     served.cancel();
     if let Ok(Err(error)) = serving.await {

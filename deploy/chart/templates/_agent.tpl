@@ -11,6 +11,7 @@ A DaemonSet of agents. Takes a dict:
 {{- $agent := $values.agent -}}
 {{- $provider := $values.daemon.credentialProvider -}}
 {{- $runtime := .runtime -}}
+{{- $metricsToken := include "larder.metricsTokenSecret" .root -}}
 {{- if and $runtime.configDir $runtime.hostsDir -}}
 {{- if not (hasPrefix (printf "%s/" (clean $runtime.configDir)) (printf "%s/" (clean $runtime.hostsDir))) -}}
 {{- fail (printf "runtime.hostsDir %s is not inside runtime.configDir %s, the only configuration directory that agents mount: set both" $runtime.hostsDir $runtime.configDir) -}}
@@ -150,6 +151,9 @@ spec:
             - {name: aws-credentials, mountPath: /root/.aws, readOnly: true}
             {{- end }}
             {{- end }}
+            {{- if $metricsToken }}
+            - {name: metrics-token, mountPath: /etc/larder/metrics, readOnly: true}
+            {{- end }}
             {{- if or $values.extraCA.pem $values.extraCA.configMap }}
             - {name: extra-ca, mountPath: /etc/larder/ca, readOnly: true}
             {{- end }}
@@ -181,6 +185,10 @@ spec:
         - name: aws-credentials
           hostPath: {path: {{ . }}, type: Directory}
         {{- end }}
+        {{- end }}
+        {{- with $metricsToken }}
+        - name: metrics-token
+          secret: {secretName: {{ . }}}
         {{- end }}
         {{- if or $values.extraCA.pem $values.extraCA.configMap }}
         - name: extra-ca
@@ -228,6 +236,9 @@ agents run on such nodes. Takes a dict of affinity and notOn: expressions of whi
 {{- $agent := .root.Values.agent -}}
 {{- $provider := .root.Values.daemon.credentialProvider -}}
 - {{ printf "--listen=%s" (include "larder.listen" (list $agent.port .root)) | quote }}
+{{- if include "larder.metricsTokenSecret" .root }}
+- --metrics-token-file=/etc/larder/metrics/token
+{{- end }}
 - --host-root=/host
 - {{ printf "--runtime-endpoint=unix:///host%s" .runtime.socket | quote }}
 - {{ printf "--state-dir=%s" $agent.stateDir | quote }}

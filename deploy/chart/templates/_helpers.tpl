@@ -169,6 +169,16 @@ rejected here. Takes a dict of args, extra and value, the name of the value that
 {{- if $root.Values.ipv6 }}[$(POD_IP)]{{ else }}$(POD_IP){{ end }}:{{ index . 0 }}
 {{- end }}
 
+{{/* The Secret with the token of the agents' metrics; empty: there is none, and metrics are not served to the network. */}}
+{{- define "larder.metricsTokenSecret" -}}
+{{- $monitoring := .Values.monitoring -}}
+{{- if $monitoring.metricsTokenSecret -}}
+{{- $monitoring.metricsTokenSecret -}}
+{{- else if or $monitoring.podMonitor.enabled $monitoring.serviceMonitor.enabled -}}
+{{- printf "%s-metrics-token" (include "larder.fullname" .) -}}
+{{- end -}}
+{{- end }}
+
 {{- define "larder.podEnv" -}}
 - name: POD_IP
   valueFrom:

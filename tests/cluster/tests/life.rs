@@ -26,7 +26,8 @@ async fn jobs_of_both_dialects_bring_images_that_pods_start_from() {
         node.reach(open.address()).unwrap();
         node.reach(private.address()).unwrap();
     }
-    cluster.install(&[]).await;
+    let metrics_token = cluster.metrics_token().await;
+    cluster.install(&[&metrics_token]).await;
     cluster
         .helm(&["test", RELEASE, "--namespace", NAMESPACE])
         .await

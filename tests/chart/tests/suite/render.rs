@@ -323,3 +323,38 @@ async fn what_is_optional_comes_when_asked_for() {
         assert!(!all.iter().any(|object| object["metadata"]["name"] == gone), "{gone}");
     }
 }
+
+/// Agents are on the nodes' network: their metrics ask for a token, and the monitors send it.
+#[rstest]
+#[case::made_by_the_chart(&[], "larder-metrics-token")]
+#[case::given(&["--set=monitoring.metricsTokenSecret=own-token"], "own-token")]
+#[tokio::test]
+async fn monitors_send_the_token_that_the_agents_ask_for(#[case] more: &[&str], #[case] secret: &str) {
+    let arguments = [
+        "--set=monitoring.podMonitor.enabled=true",
+        "--set=monitoring.serviceMonitor.enabled=true",
+        "--set=kubeEdge.enabled=true",
+    ];
+    let arguments: Vec<String> = arguments.iter().chain(more).map(|&text| text.to_owned()).collect();
+    let objects = objects("1.36.0", &arguments).await;
+    let credentials = json!({"name": secret, "key": "token"});
+    for name in ["larder-agent", "larder-agent-edge"] {
+        let pods = &the(&objects, "PodMonitor", name)["spec"]["podMetricsEndpoints"][0];
+        let service = &the(&objects, "ServiceMonitor", name)["spec"]["endpoints"][0];
+        assert_eq!(pods["authorization"]["credentials"], credentials);
+        assert_eq!(service["authorization"]["credentials"], credentials);
+        let pod = &the(&objects, "DaemonSet", name)["spec"]["template"]["spec"];
+        let args = pod["containers"][0]["args"].as_array().unwrap();
+        assert!(args.contains(&json!("--metrics-token-file=/etc/larder/metrics/token")));
+        let volumes = pod["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == "metrics-token").unwrap();
+        assert_eq!(volume["secret"]["secretName"], secret);
+    }
+    let controller = &the(&objects, "PodMonitor", "larder-controller")["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(controller.get("authorization"), None);
+    let made = objects.iter().find(|object| object["kind"] == "Secret");
+    match secret {
+        "larder-metrics-token" => assert!(made.unwrap()["data"]["token"].as_str().unwrap().len() > 30),
+        _ => assert_eq!(made, None),
+    }
+}
