@@ -249,8 +249,7 @@ async fn it_serves_health_and_metrics_and_stops_in_good_order() {
         0o600
     );
 
-    let pid = rustix::process::Pid::from_raw(node.agent.pid().unwrap().cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    send(&node.agent, rustix::process::Signal::TERM);
     wait_until(SOON, "the end of the agent", async || node.get("/healthz").await.0 == 0)
         .await
         .unwrap();
@@ -260,6 +259,47 @@ async fn it_serves_health_and_metrics_and_stops_in_good_order() {
         node.agent.log_tail()
     );
     node.agent.kill().unwrap();
+}
+
+fn send(agent: &Process, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(agent.pid().unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// The controller withdraws an order that is not answered, and tries the node again when it sees a sign of life.
+#[tokio::test]
+async fn stopped_and_resumed_it_writes_though_its_order_was_withdrawn_meanwhile() {
+    let access = ControlPlane::shared(&crds()).await.unwrap();
+    let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+    let node = Node::start(&access, &access, &containerd.socket()).await;
+    let last_seen = async || {
+        let status = node.images.get(&node.name).await.unwrap().status;
+        status.and_then(|status| status.agent?.last_seen)
+    };
+    wait_until(SOON, "readiness", async || {
+        node.get("/readyz").await.0 == 200 && last_seen().await.is_some()
+    })
+    .await
+    .unwrap();
+    // Its first words are all written.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = last_seen().await;
+    send(&node.agent, rustix::process::Signal::STOP);
+    node.order("127.0.0.1:1/nothing:1").await;
+    let withdrawn = json!([{"op": "add", "path": "/spec/images", "value": {}}]);
+    let withdrawn: Patch<NodeImage> = Patch::Json(serde_json::from_value(withdrawn).unwrap());
+    node.images
+        .patch(&node.name, &PatchParams::default(), &withdrawn)
+        .await
+        .unwrap();
+    // The time in the status has whole seconds.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    send(&node.agent, rustix::process::Signal::CONT);
+    wait_until(SOON, "a sign of life", async || last_seen().await != before)
+        .await
+        .unwrap();
+    let status = node.images.get(&node.name).await.unwrap().status.unwrap();
+    assert_eq!((status.desired, status.image_statuses.len()), (0, 0));
 }
 
 /// What the controller would seal for this node, object and image, on behalf of the object itself.

@@ -170,6 +170,7 @@ impl Conductor {
         if let Orders::Given(given) = &self.orders {
             let wanted = Wanted {
                 uid: given.order.uid.clone(),
+                generation: given.order.generation,
                 shown: self.board.show(),
                 runtime: self.runtime.clone(),
                 image_fs: self.image_fs,

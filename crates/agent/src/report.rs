@@ -2,7 +2,8 @@
 //!
 //! Results and waits are written at once, a running pull after a second, bytes as seldom as the entry asks. Whatever
 //! comes together is written together, and while a write is under way the next ones gather. A write that fails is
-//! repeated with growing pauses, and at once when the API shows itself again. Nothing is written only to be seen alive.
+//! repeated with growing pauses, and at once when the API shows itself again. There is no heartbeat, but an
+//! agent that missed an order, because it was stopped or cut off, writes once so that the controller tries it again.
 //! While another agent with the name of this node writes the same status, both write rarely ([`DuplicateDetector`]).
 
 mod due;
@@ -120,6 +121,7 @@ impl Report {
     async fn write(&mut self, desk: &mut Desk, wanted: &Wanted, status: NodeImageStatus) -> bool {
         let before = desk.seen().and_then(|seen| seen.status.as_ref());
         let Some(patch) = status_patch(&wanted.uid, before, &status) else {
+            desk.answered(wanted);
             return true;
         };
         let answer = self.api.patch_status(patch).await;

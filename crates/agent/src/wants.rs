@@ -59,6 +59,8 @@ pub(crate) struct Picture {
 pub(crate) struct Wanted {
     /// The object that it is for.
     pub(crate) uid: String,
+    /// Generation of the spec that it answers.
+    pub(crate) generation: i64,
     /// Results and their urgency.
     pub(crate) shown: Shown,
     /// Name and version of the runtime, once known.

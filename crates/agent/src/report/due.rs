@@ -14,6 +14,14 @@ const GATHER_LEAVING: Duration = Duration::from_secs(2);
 /// What the agent says about itself changes seldom, but at the start its parts come one after the other.
 const GATHER_AGENT: Duration = Duration::from_millis(300);
 
+/// So many changes of the spec without a write in between are an order that was withdrawn before this agent answered it, for
+/// example because the agent was stopped or could not reach the API. The controller tries the node again as soon as it sees a
+/// write.
+const MISSED_CHANGES: i64 = 2;
+
+/// A write that only shows the agent alive waits this long. Another write may come first, and `lastSeen` has whole seconds.
+const GATHER_MISSED: Duration = Duration::from_secs(1);
+
 /// What is known about the object, and when what was written.
 #[derive(Default)]
 pub(super) struct Desk {
@@ -24,6 +32,9 @@ pub(super) struct Desk {
     bytes_next: BTreeMap<Key, Duration>,
     leaving_since: Option<Duration>,
     agent_since: Option<Duration>,
+    /// Generation of the spec at the last write, or when the first one was seen.
+    answered: Option<i64>,
+    missed_since: Option<Duration>,
     failed: bool,
 }
 
@@ -65,8 +76,7 @@ impl Desk {
         }
         self.own_version = seen.resource_version.parse().ok();
         self.seen = Some(seen);
-        self.leaving_since = None;
-        self.agent_since = None;
+        self.answered(wanted);
         // Spread by up to a fifth, so that a fleet does not write in step.
         let next = |every: &Duration| now + every.mul_f64(rand::random_range(0.8..1.2));
         self.bytes_next = wanted
@@ -75,6 +85,14 @@ impl Desk {
             .iter()
             .map(|(key, every)| (key.clone(), next(every)))
             .collect();
+    }
+
+    /// Remembers that the API shows all that there is to say.
+    pub(super) fn answered(&mut self, wanted: &Wanted) {
+        self.leaving_since = None;
+        self.agent_since = None;
+        self.missed_since = None;
+        self.answered = Some(wanted.generation);
     }
 
     /// Says once per outage that writing fails.
@@ -112,7 +130,20 @@ impl Desk {
         if due.is_none() && counts(before) != counts(status) {
             return Some(now);
         }
+        if due.is_none() && self.missed_an_order(wanted.generation) {
+            return Some(*self.missed_since.get_or_insert(now) + GATHER_MISSED);
+        }
         due
+    }
+
+    /// Whether an order may have come and gone since the last write. After etcd was restored, generations begin again at a lower
+    /// number.
+    fn missed_an_order(&mut self, generation: i64) -> bool {
+        let answered = *self.answered.get_or_insert(generation);
+        if generation < answered {
+            self.answered = Some(generation);
+        }
+        MISSED_CHANGES <= generation.saturating_sub(answered)
     }
 }
 

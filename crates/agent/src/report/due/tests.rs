@@ -30,6 +30,7 @@ fn wanted(status: &NodeImageStatus, due: u64) -> Wanted {
     let keys: Vec<Key> = tags(status).into_keys().collect();
     Wanted {
         uid: "uid".into(),
+        generation: 1,
         shown: Shown {
             status: status.clone(),
             due: keys.iter().map(|key| (key.clone(), at(due))).collect(),
@@ -135,4 +136,31 @@ fn another_object_is_seen_as_it_is() {
     fresh.uid = "made anew".into();
     desk.take_seen(Some(fresh.clone()));
     assert_eq!(desk.seen(), Some(&fresh));
+}
+
+#[test]
+fn an_order_that_came_and_went_is_answered_by_a_sign_of_life() {
+    let status = status(&[tag("1", "Succeeded", 5)]);
+    let at_generation = |generation: i64| Wanted {
+        generation,
+        ..wanted(&status, 0)
+    };
+    let mut desk = desk(Some(&status));
+    assert_eq!(
+        desk.due(&at_generation(4), &status, at(1)),
+        None,
+        "this is where it begins"
+    );
+    assert_eq!(
+        desk.due(&at_generation(5), &status, at(2)),
+        None,
+        "a change that asks for nothing"
+    );
+    let due = desk.due(&at_generation(6), &status, at(3));
+    assert_eq!(due, Some(at(3) + GATHER_MISSED));
+    desk.written(&at_generation(6), seen("9", Some(&status)), at(4));
+    assert_eq!(desk.due(&at_generation(6), &status, at(5)), None, "one write is enough");
+    assert_eq!(desk.due(&at_generation(2), &status, at(6)), None, "etcd was restored");
+    assert_eq!(desk.due(&at_generation(3), &status, at(7)), None);
+    assert!(desk.due(&at_generation(4), &status, at(8)).is_some());
 }
