@@ -12,19 +12,19 @@ use larder_telemetry::logs::LogFormat;
 #[derive(Debug, Parser)]
 #[command(name = "larder-agent", version)]
 pub(crate) struct Args {
-    /// The node, which is also the name of its NodeImage (or NODE_NAME)
+    /// Name of the node and of its NodeImage (default: $NODE_NAME)
     #[arg(long, env = "LARDER_NODE_NAME", value_parser = NodeName::parse)]
     pub(crate) node_name: Option<NodeName>,
 
-    /// What Kubernetes manifests usually pass the node's name in
+    /// The variable in which manifests usually pass the name of the node
     #[arg(long, env = "NODE_NAME", hide = true, value_parser = NodeName::parse)]
     pub(crate) node_name_of_pod: Option<NodeName>,
 
-    /// How to reach the API server; without it the pod's own service account is used, then KUBECONFIG
+    /// Kubeconfig for the API server (default: the pod's service account, then $KUBECONFIG)
     #[arg(long, env = "LARDER_KUBECONFIG", value_name = "FILE", conflicts_with = "server")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// Address of an API server that wants no kubeconfig, such as KubeEdge's MetaServer: http://127.0.0.1:10550
+    /// URL of an API server that needs no kubeconfig, such as KubeEdge's MetaServer: http://127.0.0.1:10550
     #[arg(long, env = "LARDER_SERVER", value_name = "URL")]
     pub(crate) server: Option<http::Uri>,
 
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, env = "LARDER_CA_FILE", value_name = "FILE", requires = "server")]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// Where /healthz, /readyz and /metrics are served
+    /// Address for /healthz, /readyz and /metrics
     #[arg(
         long,
         env = "LARDER_LISTEN",
@@ -49,15 +49,15 @@ pub(crate) struct Args {
     #[arg(long, env = "LARDER_METRICS_TOKEN_FILE", value_name = "FILE")]
     pub(crate) metrics_token_file: Option<PathBuf>,
 
-    /// The runtime's socket, such as unix:///run/containerd/containerd.sock; without it the usual places are tried
+    /// Socket of the container runtime, such as unix:///run/containerd/containerd.sock (default: the usual places are tried)
     #[arg(long, env = "LARDER_RUNTIME_ENDPOINT", value_name = "SOCKET", value_parser = RuntimeEndpoint::parse)]
     pub(crate) runtime_endpoint: Option<RuntimeEndpoint>,
 
-    /// Where the node's root filesystem is mounted, when the agent runs in a container
+    /// Mount point of the node's root filesystem, when the agent runs in a container
     #[arg(long, env = "LARDER_HOST_ROOT", value_name = "DIR", default_value = "/")]
     pub(crate) host_root: PathBuf,
 
-    /// Where the node's key and the ledger are kept
+    /// Directory for the node's key and the ledger
     #[arg(
         long,
         env = "LARDER_STATE_DIR",
@@ -66,11 +66,11 @@ pub(crate) struct Args {
     )]
     pub(crate) state_dir: PathBuf,
 
-    /// Pulls at once
+    /// Maximum concurrent pulls
     #[arg(long, env = "LARDER_MAX_CONCURRENT_PULLS", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_concurrent_pulls: u16,
 
-    /// Take images for another architecture for good: for nodes that emulate it, which an agent in a pod cannot see
+    /// Accept images built only for another architecture: for nodes that emulate it, which an agent in a pod cannot see
     #[arg(long, env = "LARDER_ACCEPT_FOREIGN_IMAGES", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) accept_foreign_images: bool,
@@ -84,19 +84,19 @@ pub(crate) struct Args {
     )]
     pub(crate) image_credential_provider_config: Option<PathBuf>,
 
-    /// Where the credential-provider plugins lie, as the kubelet's flag of the same name
+    /// Directory of the credential-provider plugins, as the kubelet's flag of the same name
     #[arg(long, env = "LARDER_IMAGE_CREDENTIAL_PROVIDER_BIN_DIR", value_name = "DIR")]
     pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
 
-    /// Percent of the image filesystem at which the kubelet cleans up images, as its own setting
+    /// Usage of the image filesystem, in percent, at which the kubelet removes images; as in the kubelet's configuration
     #[arg(long, env = "LARDER_IMAGE_GC_HIGH_THRESHOLD", value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) image_gc_high_threshold: u8,
 
-    /// Percent of the image filesystem that pinned images may take up
+    /// Maximum share of the image filesystem for pinned images, in percent
     #[arg(long, env = "LARDER_PIN_BUDGET", value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) pin_budget: u8,
 
-    /// Folder of containerd's hosts.toml files, to ask registries the way the runtime does
+    /// Directory of containerd's hosts.toml files, to reach registries as the runtime does
     #[arg(
         long,
         env = "LARDER_HOSTS_DIR",
@@ -105,11 +105,11 @@ pub(crate) struct Args {
     )]
     pub(crate) hosts_dir: PathBuf,
 
-    /// text or json
+    /// Log format: text or json
     #[arg(long, env = "LARDER_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
 
-    /// Level, or target=level pairs with commas between them
+    /// Log level, or comma-separated target=level pairs
     #[arg(long, env = "LARDER_LOG", default_value = "info")]
     pub(crate) log: String,
 }

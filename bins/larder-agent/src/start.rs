@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 
-/// MetaServer's watches fall silent without a word, and it sends no bookmarks. An order that nobody takes up within
-/// 30 seconds is withdrawn: this is less, so that one written into a silent watch is found in time.
+/// MetaServer's watches fall silent without a word, and it sends no bookmarks. The controller withdraws an order that
+/// is not answered within 30 seconds: this is less, so that one written into a silent watch is found in time.
 const METASERVER_SILENCE: Duration = Duration::from_secs(25);
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
@@ -139,7 +139,7 @@ async fn client(args: &Args) -> anyhow::Result<Client> {
             )?,
         },
     };
-    // Every request has its own limit and is repeated by whoever sent it.
+    // Every request has its own time limit, and the task that sent it repeats it.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = None;

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::messages::{Given, ObservedNodeImage, Orders};
 use crate::node_images::{ApiError, Listed, NodeImages};
-use crate::wants::{Given, Orders, Seen};
 
 /// Seconds after which the API server ends a watch: a random number of these.
 const WATCH_SECONDS: std::ops::Range<u32> = 300..900;
@@ -32,7 +32,7 @@ const CUT_OFF: Duration = Duration::from_secs(1);
 pub(crate) struct Desired {
     pub(crate) api: NodeImages,
     pub(crate) orders: watch::Sender<Orders>,
-    pub(crate) seen: watch::Sender<Option<Seen>>,
+    pub(crate) observed: watch::Sender<Option<ObservedNodeImage>>,
     pub(crate) silence: Duration,
     pub(crate) health: Part,
 }
@@ -182,7 +182,7 @@ impl Desired {
     }
 
     fn show(&self, object: &NodeImage) {
-        self.seen.send_replace(Some(seen_of(object)));
+        self.observed.send_replace(Some(observe(object)));
     }
 
     /// Events of a deletion may be late, too: the object may be there again.
@@ -200,7 +200,7 @@ impl Desired {
     }
 
     fn withdraw(&self) {
-        self.seen.send_replace(None);
+        self.observed.send_replace(None);
         self.orders.send_if_modified(|orders| {
             let news = matches!(orders, Orders::Given(_));
             if news {
@@ -216,11 +216,11 @@ impl Desired {
 const ADDED_BY_A_WRITE: usize = 4 * 1024;
 
 /// What the report needs to know of an object.
-pub(crate) fn seen_of(object: &NodeImage) -> Seen {
+pub(crate) fn observe(object: &NodeImage) -> ObservedNodeImage {
     let bytes = |value: serde_json::Result<Vec<u8>>| value.map_or(0, |bytes| bytes.len());
     let status = bytes(serde_json::to_vec(&object.status));
     let rest = bytes(serde_json::to_vec(object)).saturating_sub(status);
-    Seen {
+    ObservedNodeImage {
         uid: object.metadata.uid.clone().unwrap_or_default(),
         resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
         rest_bytes: rest + ADDED_BY_A_WRITE,

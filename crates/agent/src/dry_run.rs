@@ -6,10 +6,10 @@ use larder_model::{Reason, Retry};
 use larder_planner::node::{Ended, Measured, Promise, Trouble, judge, pull_message};
 
 use crate::checks;
-use crate::pull::{Failure, Puller, Try};
+use crate::pull::{Failure, PullAttempt, Puller};
 
 impl Puller {
-    pub(crate) async fn dry_run(&self, attempt: &Try) -> Ended {
+    pub(crate) async fn dry_run(&self, attempt: &PullAttempt) -> Ended {
         match self.find_out(attempt).await {
             Ok(report) => report,
             // What waits for credentials or for the runtime is asked again, as a pull would be.
@@ -25,16 +25,16 @@ impl Puller {
         }
     }
 
-    async fn find_out(&self, attempt: &Try) -> Result<Ended, Failure> {
+    async fn find_out(&self, attempt: &PullAttempt) -> Result<Ended, Failure> {
         let entry = &attempt.entry;
         let image = entry
             .image
             .as_ref()
             .map_err(|why| Failure::new(Reason::InvalidReference, why.clone()))?;
-        let runtime = self.slot.get(|| format!("look up {image}")).await?;
+        let runtime = self.runtime_handle.get(|| format!("look up {image}")).await?;
         let logins = self.logins(attempt, image).await?.credentials;
-        let survey = self.survey(image, &*runtime, logins).await?;
-        let (total, missing) = (survey.total, survey.missing);
+        let probe = self.probe_registry(image, &*runtime, logins).await?;
+        let (total, missing) = (probe.total, probe.missing);
         let fs = runtime.image_fs().await?;
         let measured = Measured {
             cpu: if entry.checks.iter().any(|check| check == "cpu") {
@@ -56,7 +56,7 @@ impl Puller {
             gc_threshold: self.gc_threshold,
         };
         let verdict = match judge(&items, &measured, promise) {
-            Ok(()) if survey.there => Ok(format!(
+            Ok(()) if probe.there => Ok(format!(
                 "The image is there already; nothing to pull ({} free).",
                 fs.free
             )),
@@ -78,7 +78,7 @@ impl Puller {
         Ok(Ended::Report {
             verdict,
             bytes: Some(((total - missing).0, total.0)),
-            digest: survey.digest.map(|digest| digest.to_string()),
+            digest: probe.digest.map(|digest| digest.to_string()),
         })
     }
 }

@@ -1,14 +1,14 @@
-//! Connects to the runtime, and keeps a picture of what it holds.
+//! Connects to the runtime, and keeps a snapshot of what it holds.
 //!
-//! A picture is taken at the start, after everything that we change, when the runtime says that somebody else changed
-//! something, and every few minutes in case it did not say so. A runtime that goes away is waited for.
+//! A snapshot is taken at the start, after everything that we change, when the runtime reports a change, and
+//! every few minutes in case it reported none. A runtime that goes away is waited for.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use larder_model::ByteSize;
-use larder_planner::node::{Holdings, OwnName};
+use larder_planner::node::{NodeInventory, OwnName};
 use larder_runtime::detect::detect;
 use larder_runtime::{ImageEvents, ImageRuntime, Purpose, RuntimeError, Support, connect};
 use larder_telemetry::Part;
@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::RuntimeSource;
 use crate::clock::Clock;
-use crate::slot::RuntimeSlot;
-use crate::wants::Picture;
+use crate::messages::RuntimeSnapshot;
+use crate::runtime_handle::RuntimeHandle;
 
 /// A runtime that deletes ten images says so ten times.
 const GATHER: Duration = Duration::from_millis(200);
@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(200);
 /// A runtime that never stops talking is looked at all the same.
 const GATHER_MAX: Duration = Duration::from_secs(2);
 
-/// A new picture at least this often, or up to twice as seldom.
+/// A new snapshot at least this often, or up to twice as seldom.
 const REGULARLY: Duration = Duration::from_mins(5);
 
 /// Longest pause between two attempts to reach the runtime.
@@ -35,8 +35,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) struct Inventory {
     pub(crate) source: RuntimeSource,
-    pub(crate) slot: RuntimeSlot,
-    pub(crate) picture: watch::Sender<Option<Picture>>,
+    pub(crate) runtime_handle: RuntimeHandle,
+    pub(crate) snapshot: watch::Sender<Option<RuntimeSnapshot>>,
     pub(crate) refresh: Arc<Notify>,
     pub(crate) clock: Clock,
     pub(crate) pin_share: u8,
@@ -53,7 +53,7 @@ pub(crate) async fn run(inventory: Inventory, stop: CancellationToken) {
 impl Inventory {
     async fn follow(mut self) {
         let runtime = self.reach().await;
-        self.slot.fill(Arc::clone(&runtime));
+        self.runtime_handle.fill(Arc::clone(&runtime));
         let mut away = Pauses::default();
         loop {
             match self.watch_over(&*runtime, &mut away).await {
@@ -64,8 +64,8 @@ impl Inventory {
                         tracing::warn!(error = error.text(), "the container runtime is away; waiting for it");
                     }
                     self.health.waiting(error.text());
-                    // Nobody must plan with a picture of what is gone.
-                    self.picture.send_if_modified(|picture| picture.take().is_some());
+                    // Nothing is decided by a snapshot of a runtime that is away.
+                    self.snapshot.send_if_modified(|snapshot| snapshot.take().is_some());
                     away.pause().await;
                 }
             }
@@ -104,7 +104,7 @@ impl Inventory {
         }
     }
 
-    /// Takes pictures until the runtime fails or its events end.
+    /// Takes snapshots until the runtime fails or its events end.
     async fn watch_over(&self, runtime: &dyn ImageRuntime, away: &mut Pauses) -> Result<(), RuntimeError> {
         // Listening begins before looking, so that nothing falls in between.
         let capabilities = runtime.capabilities().await?;
@@ -113,12 +113,12 @@ impl Inventory {
             Support::No(_) => None,
         };
         loop {
-            let picture = self.take(runtime).await?;
+            let snapshot = self.take(runtime).await?;
             if away.over() {
-                tracing::info!(runtime = picture.runtime, "the container runtime answers");
+                tracing::info!(runtime = snapshot.runtime, "the container runtime answers");
             }
             self.health.ready();
-            self.picture.send_replace(Some(picture));
+            self.snapshot.send_replace(Some(snapshot));
             let regularly = rand::random_range(REGULARLY..REGULARLY * 2);
             tokio::select! {
                 () = self.refresh.notified() => {}
@@ -133,7 +133,7 @@ impl Inventory {
         }
     }
 
-    async fn take(&self, runtime: &dyn ImageRuntime) -> Result<Picture, RuntimeError> {
+    async fn take(&self, runtime: &dyn ImageRuntime) -> Result<RuntimeSnapshot, RuntimeError> {
         let taken = self.clock.now();
         let version = runtime.version().await?;
         let capabilities = runtime.capabilities().await?;
@@ -159,9 +159,9 @@ impl Inventory {
             digest: own.digest.to_string(),
         });
         let budget = |(capacity, _): (ByteSize, ByteSize)| ByteSize(capacity.0 / 100 * u64::from(self.pin_share));
-        Ok(Picture {
+        Ok(RuntimeSnapshot {
             runtime: version.to_string(),
-            holdings: Holdings {
+            inventory: NodeInventory {
                 taken,
                 names: names.collect(),
                 own: own.collect(),

@@ -13,21 +13,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_planner::node::{Key, Track};
+use larder_planner::node::{EntryState, Key};
 use larder_private_files::DirectoryError;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
-use self::record::{Record, StoredOrders, StoredTrack};
+use self::record::{Record, StoredEntryState, StoredOrders};
 use crate::clock::Clock;
+use crate::messages::Orders;
 use crate::state_dir::{self, LEDGER_FILE};
-use crate::wants::Orders;
 
 /// Few small records: redb's own default would allow a gigabyte of cache.
 const CACHE_BYTES: usize = 256 * 1024;
 
 const RECORDS: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("records");
 const ORDERS: &str = "orders";
-const TRACK: &str = "track/";
+/// Begins the names of entries' records; the word is part of the file's format.
+const STATE: &str = "track/";
 
 /// Why the agent cannot keep its memory.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +64,7 @@ pub enum LedgerError {
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) orders: Orders,
-    pub(crate) tracks: BTreeMap<Key, Track>,
+    pub(crate) states: BTreeMap<Key, EntryState>,
 }
 
 /// The open ledger; without a folder it remembers nothing.
@@ -102,7 +103,7 @@ impl Ledger {
     }
 
     /// Writes what changed. A failure is told once, and that it is over: the agent goes on, it only remembers less.
-    pub(crate) async fn save(&mut self, orders: &Orders, tracks: &BTreeMap<Key, Track>, clock: &Clock) {
+    pub(crate) async fn save(&mut self, orders: &Orders, states: &BTreeMap<Key, EntryState>, clock: &Clock) {
         let Some(file) = &mut self.file else {
             return;
         };
@@ -119,7 +120,7 @@ impl Ledger {
                 }
             },
         };
-        let wanted = records(orders, tracks, clock.boot(), clock.now(), &self.written);
+        let wanted = records(orders, states, clock.boot(), clock.now(), &self.written);
         let changes: Vec<(String, Option<Vec<u8>>)> = changes(&self.written, &wanted);
         if changes.is_empty() {
             file.database = Some(database);
@@ -233,10 +234,10 @@ fn changes(before: &BTreeMap<String, Vec<u8>>, after: &BTreeMap<String, Vec<u8>>
         .collect()
 }
 
-/// What should be on disk. A track that did not change keeps the time of its last change.
+/// What should be on disk. A state that did not change keeps the time of its last change.
 fn records(
     orders: &Orders,
-    tracks: &BTreeMap<Key, Track>,
+    states: &BTreeMap<Key, EntryState>,
     boot: &str,
     now: Duration,
     before: &BTreeMap<String, Vec<u8>>,
@@ -245,12 +246,12 @@ fn records(
     if let Orders::Given(given) = orders {
         wanted.insert(ORDERS.to_owned(), Record::V1(StoredOrders::of(given)).to_bytes());
     }
-    for (key, track) in tracks {
-        let name = format!("{TRACK}{}\n{}", key.name, key.tag);
-        let stored = StoredTrack::of(key, track, boot, now);
+    for (key, state) in states {
+        let name = format!("{STATE}{}\n{}", key.name, key.tag);
+        let stored = StoredEntryState::of(key, state, boot, now);
         let known = before
             .get(&name)
-            .and_then(|bytes| Record::<StoredTrack>::from_bytes(bytes));
+            .and_then(|bytes| Record::<StoredEntryState>::from_bytes(bytes));
         let same = known.is_some_and(|Record::V1(known)| known.is_as_good_as(&stored));
         let bytes = match before.get(&name) {
             Some(bytes) if same => bytes.clone(),
@@ -265,14 +266,14 @@ fn remember(written: &BTreeMap<String, Vec<u8>>, clock: &Clock) -> Memory {
     let orders = written
         .get(ORDERS)
         .and_then(|bytes| Record::<StoredOrders>::from_bytes(bytes));
-    let tracks = written.iter().filter(|(name, _)| name.starts_with(TRACK));
-    let tracks = tracks.filter_map(|(_, bytes)| {
-        let Record::V1(stored) = Record::<StoredTrack>::from_bytes(bytes)?;
+    let states = written.iter().filter(|(name, _)| name.starts_with(STATE));
+    let states = states.filter_map(|(_, bytes)| {
+        let Record::V1(stored) = Record::<StoredEntryState>::from_bytes(bytes)?;
         Some(stored.resumed(clock.boot(), clock.now()))
     });
     Memory {
         orders: orders.map_or(Orders::Unknown, |Record::V1(stored)| Orders::Given(stored.given())),
-        tracks: tracks.collect(),
+        states: states.collect(),
     }
 }
 

@@ -4,12 +4,12 @@
 //!
 //! | task | takes in | gives out |
 //! |---|---|---|
-//! | `desired` | the watch on its own NodeImage; the ledger while the API is away | `watch` of orders → `conduct`; `watch` of what the API shows → `report` |
-//! | `inventory` | the runtime's images, names, filesystem and events | `watch` of pictures → `conduct` |
-//! | `conduct` | orders, pictures, ends of pulls, the passage of time | steps, carried out as tasks (`pull`, `dry_run`, `pin`); `watch` of what to show → `report`; the ledger |
+//! | `desired` | the watch on its own NodeImage; the ledger while the API is away | `watch` of orders → `driver`; `watch` of what the API shows → `report` |
+//! | `inventory` | the runtime's images, names, filesystem and events | `watch` of snapshots → `driver` |
+//! | `driver` | orders, snapshots, ends of pulls, the passage of time | steps, carried out as tasks (`pull`, `dry_run`, `pin`); `watch` of what to show → `report`; the ledger |
 //! | `report` | what to show, what the API shows | status patches: the only writes to the API |
 //!
-//! All decisions are made by [`larder_planner::node`], in `conduct`. [`once`] runs the same machinery without any API.
+//! All decisions are made by [`larder_planner::node`], in `driver`. [`once`] runs the same machinery without any API.
 //!
 //! What holds at all times: a runtime or API that is away is waited for; nothing here ends the process; no anonymous pull
 //! takes the place of missing credentials; success is said when the runtime shows the image; no decision looks at the wall
@@ -17,23 +17,23 @@
 
 mod checks;
 mod clock;
-mod conduct;
 mod credentials;
 mod desired;
+mod driver;
 mod dry_run;
-mod foreign;
 mod inventory;
 mod ledger;
+mod messages;
 mod metrics;
 mod node_images;
 mod pin;
+mod platform_check;
 mod pull;
+mod registry_probe;
 mod report;
+mod runtime_handle;
 mod settings;
-mod slot;
 mod state_dir;
-mod survey;
-mod wants;
 
 pub mod once;
 
@@ -55,9 +55,9 @@ use tracing::Instrument as _;
 
 use crate::ledger::Ledger;
 pub use crate::ledger::LedgerError;
-use crate::slot::RuntimeSlot;
+use crate::runtime_handle::RuntimeHandle;
 
-/// What an agent works with, made by whoever starts it.
+/// What an agent works with. Its caller makes all of it.
 pub struct Parts {
     /// Access to the API.
     pub client: kube::Client,
@@ -99,102 +99,72 @@ pub async fn run(settings: Settings, parts: Parts, stop: CancellationToken) -> R
 }
 
 async fn run_tasks(settings: Settings, parts: Parts, stop: CancellationToken) -> Result<(), AgentError> {
-    let Parts {
-        client,
-        runtime,
-        credentials,
-        clock,
-        metrics,
-        health,
-    } = parts;
-    let settings = Arc::new(settings);
-    let (ledger, memory) = Ledger::open(settings.state_dir.as_deref(), &clock).await?;
-    let slot = RuntimeSlot::default();
-    let refresh = Arc::new(Notify::new());
-    let (orders_sender, orders) = watch::channel(memory.orders.clone());
-    let (seen_sender, seen) = watch::channel(None);
-    let (picture_sender, picture) = watch::channel(None);
-    let (shown_sender, shown) = watch::channel(None);
-    let api = node_images::NodeImages::new(client, settings.node.as_str());
+    let health = parts.health.clone();
+    let tasks = start_tasks(settings, parts, &stop).await?;
+    supervise(tasks, &health, &stop).await
+}
 
+/// Opens the ledger, connects the tasks by channels and starts them.
+async fn start_tasks(settings: Settings, parts: Parts, stop: &CancellationToken) -> Result<JoinSet<()>, LedgerError> {
+    let settings = Arc::new(settings);
+    let (ledger, memory) = Ledger::open(settings.state_dir.as_deref(), &parts.clock).await?;
+    let (orders_sender, orders) = watch::channel(memory.orders.clone());
+    let (observed_sender, observed) = watch::channel(None);
+    let (snapshot_sender, snapshot) = watch::channel(None);
+    let (desired_status_sender, desired_status) = watch::channel(None);
+    let api = node_images::NodeImages::new(parts.client, settings.node.as_str());
+    let desired = desired::Desired {
+        api: api.clone(),
+        orders: orders_sender,
+        observed: observed_sender,
+        silence: settings.silence,
+        health: parts.health.part("api"),
+    };
+    let report = report::Report {
+        api,
+        desired_status,
+        observed,
+        detector: DuplicateDetector::new(AgentIdentity {
+            instance: Some(instance_name("larder-agent")),
+            public_key: parts.credentials.public_key(),
+        }),
+        clock: parts.clock.clone(),
+        metrics: parts.metrics.clone(),
+        health: parts.health.part("status"),
+    };
+    let tools = driver::Tools {
+        settings,
+        runtime_handle: RuntimeHandle::default(),
+        credentials: Arc::new(parts.credentials),
+        clock: parts.clock,
+        metrics: parts.metrics,
+        ledger,
+        refresh: Arc::new(Notify::new()),
+    };
+    let inventory = tools.inventory(parts.runtime, snapshot_sender, parts.health.part("runtime"));
+    let channels = driver::Channels {
+        orders,
+        snapshot,
+        desired_status: desired_status_sender,
+    };
     let mut tasks = JoinSet::new();
-    tasks.spawn(
-        desired::run(
-            desired::Desired {
-                api: api.clone(),
-                orders: orders_sender,
-                seen: seen_sender,
-                silence: settings.silence,
-                health: health.part("api"),
-            },
-            stop.clone(),
-        )
-        .in_current_span(),
-    );
-    tasks.spawn(
-        inventory::run(
-            inventory::Inventory {
-                source: runtime,
-                slot: slot.clone(),
-                picture: picture_sender,
-                refresh: Arc::clone(&refresh),
-                clock: clock.clone(),
-                pin_share: settings.pin_share,
-                health: health.part("runtime"),
-            },
-            stop.clone(),
-        )
-        .in_current_span(),
-    );
-    tasks.spawn(
-        report::run(
-            report::Report {
-                api,
-                shown,
-                seen,
-                detector: DuplicateDetector::new(AgentIdentity {
-                    instance: Some(instance_name("larder-agent")),
-                    public_key: credentials.public_key(),
-                }),
-                clock: clock.clone(),
-                metrics: metrics.clone(),
-                health: health.part("status"),
-            },
-            stop.clone(),
-        )
-        .in_current_span(),
-    );
-    tasks.spawn(
-        conduct::run(
-            conduct::Conductor::new(
-                conduct::Tools {
-                    settings,
-                    slot,
-                    credentials: Arc::new(credentials),
-                    clock,
-                    metrics,
-                    ledger,
-                    refresh,
-                },
-                conduct::Channels {
-                    orders,
-                    picture,
-                    shown: shown_sender,
-                },
-                memory,
-            ),
-            stop.clone(),
-        )
-        .in_current_span(),
-    );
-    let mut outcome = Ok(());
+    tasks.spawn(desired::run(desired, stop.clone()).in_current_span());
+    tasks.spawn(report::run(report, stop.clone()).in_current_span());
+    tasks.spawn(inventory::run(inventory, stop.clone()).in_current_span());
+    tasks.spawn(driver::run(driver::Driver::new(tools, channels, memory), stop.clone()).in_current_span());
+    Ok(tasks)
+}
+
+/// Waits for the end of all tasks. The first one that ends before `stop` stops the others.
+async fn supervise(mut tasks: JoinSet<()>, health: &Health, stop: &CancellationToken) -> Result<(), AgentError> {
+    let mut result = Ok(());
     while let Some(ended) = tasks.join_next().await {
         if ended.is_err() || !stop.is_cancelled() {
             tracing::error!(error = ?ended.err(), "a task of the agent ended, which is a bug; the agent stops");
             health.part("agent").dead("a task ended; restart the agent");
-            outcome = Err(AgentError::TaskEnded);
+            result = Err(AgentError::TaskEnded);
             stop.cancel();
         }
     }
-    outcome
+    result
 }

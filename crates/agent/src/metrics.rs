@@ -58,7 +58,7 @@ impl Metrics {
         registry.register("pulls", "Tries to pull an image, by how they ended", self.pulls.clone());
         registry.register_with_unit(
             "pulled",
-            "Bytes that pulls fetched, as far as the runtime tells",
+            "Bytes that pulls fetched, where the runtime reports it",
             Unit::Bytes,
             self.bytes.clone(),
         );
@@ -66,7 +66,7 @@ impl Metrics {
         registry.register("pulls_running", "Pulls that run", self.running.clone());
         registry.register(
             "pulls_queued",
-            "Entries that wait for a slot or for the end of a pause",
+            "Entries that wait for a runtime_handle or for the end of a pause",
             self.queued.clone(),
         );
         registry.register("api_writes", "Status writes, by how they ended", self.writes.clone());
@@ -125,7 +125,11 @@ mod tests {
     #[test]
     fn what_came_before_the_first_look_is_counted_where_the_runtime_tells() {
         let mut fetched = Fetched::default();
-        assert_eq!(fetched.ended(1, Some(1_000), Some(600)), 600, "nobody looked at all");
+        assert_eq!(
+            fetched.ended(1, Some(1_000), Some(600)),
+            600,
+            "there was no look at all"
+        );
         fetched.looked(2, 100);
         fetched.looked(2, 300);
         assert_eq!(fetched.ended(2, Some(1_000), Some(900)), 700, "200 were counted");
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_that_failed_or_that_nobody_can_tell_of_adds_nothing() {
+    fn a_pull_that_failed_or_whose_bytes_are_unknown_adds_nothing() {
         let mut fetched = Fetched::default();
         fetched.looked(1, 100);
         assert_eq!(fetched.ended(1, None, None), 0);

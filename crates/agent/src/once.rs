@@ -15,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::RuntimeSource;
 use crate::clock::Clock;
-use crate::conduct::{self, Channels, Conductor, Tools};
 use crate::credentials::Credentials;
+use crate::driver::{self, Channels, Driver, Tools};
 use crate::inventory;
 use crate::ledger::{Ledger, LedgerError};
+use crate::messages::{DesiredStatus, Given, Orders};
 use crate::metrics::Metrics;
+use crate::runtime_handle::RuntimeHandle;
 use crate::settings::Settings;
-use crate::slot::RuntimeSlot;
-use crate::wants::{Given, Orders};
 
 /// What to pull, and how.
 #[derive(Clone, Debug)]
@@ -35,94 +35,99 @@ pub struct Request {
     pub timeout_seconds: i32,
     /// Tries after the first.
     pub retries: i32,
-    /// Pulls at once.
-    pub at_once: usize,
+    /// Maximum concurrent pulls.
+    pub max_pulls: usize,
     /// Where the runtime's `hosts.toml` files lie.
     pub hosts_dir: Option<PathBuf>,
 }
 
-/// Where each image stands, in the order of the request.
-pub type Standings = Vec<(ImageRef, ImageTagStatus)>;
+/// The status of each image, in the order of the request.
+pub type TagStatuses = Vec<(ImageRef, ImageTagStatus)>;
 
-/// Pulls the images, tells every change, and returns how it ended. Dropping the future gives everything up.
+/// Pulls the images, passes every change to `tell`, and returns the final statuses. Dropping the future cancels all pulls.
 pub async fn pull(
     request: &Request,
     runtime: Arc<dyn ImageRuntime>,
     credentials: Credentials,
-    mut tell: impl FnMut(&Standings),
-) -> Result<Standings, LedgerError> {
+    mut tell: impl FnMut(&TagStatuses),
+) -> Result<TagStatuses, LedgerError> {
+    let stop = CancellationToken::new();
+    let _stops_with_this_future = stop.clone().drop_guard();
+    // The sender of the orders lives as long as the driver.
+    let (_orders_sender, orders) = watch::channel(orders(request));
+    let (_tasks, mut desired_status) = start(request, runtime, credentials, orders, &stop).await?;
+    loop {
+        let statuses = statuses(request, desired_status.borrow_and_update().as_ref());
+        tell(&statuses);
+        let ended = statuses.iter().all(|(_, status)| status.phase().is_final());
+        if ended || desired_status.changed().await.is_err() {
+            return Ok(statuses);
+        }
+    }
+}
+
+/// Starts the agent's tasks without those that need an API.
+async fn start(
+    request: &Request,
+    runtime: Arc<dyn ImageRuntime>,
+    credentials: Credentials,
+    orders: watch::Receiver<Orders>,
+    stop: &CancellationToken,
+) -> Result<(JoinSet<()>, watch::Receiver<Option<DesiredStatus>>), LedgerError> {
     let clock = Clock::of_this_machine();
     let settings = Settings {
-        max_pulls: request.at_once,
+        max_pulls: request.max_pulls,
         hosts_dir: request.hosts_dir.clone(),
         ..Settings::new(this_node())
     };
     let (ledger, memory) = Ledger::open(None, &clock).await?;
-    let (_orders, orders) = watch::channel(Orders::Given(Given {
+    let runtime_handle = RuntimeHandle::default();
+    runtime_handle.fill(Arc::clone(&runtime));
+    let tools = Tools {
+        settings: Arc::new(settings),
+        runtime_handle,
+        credentials: Arc::new(credentials),
+        clock,
+        metrics: Metrics::default(),
+        ledger,
+        refresh: Arc::new(Notify::new()),
+    };
+    let (snapshot_sender, snapshot) = watch::channel(None);
+    let (desired_status_sender, desired_status) = watch::channel(None);
+    let health = Health::default().part("runtime");
+    let inventory = tools.inventory(RuntimeSource::Given(runtime), snapshot_sender, health);
+    let channels = Channels {
+        orders,
+        snapshot,
+        desired_status: desired_status_sender,
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(inventory::run(inventory, stop.clone()));
+    tasks.spawn(driver::run(Driver::new(tools, channels, memory), stop.clone()));
+    Ok((tasks, desired_status))
+}
+
+fn orders(request: &Request) -> Orders {
+    Orders::Given(Given {
         order: OrderId {
             uid: "once".to_owned(),
             generation: 1,
         },
         spec: Arc::new(spec(request)),
         said: None,
-    }));
-    let (picture_sender, picture) = watch::channel(None);
-    let (shown_sender, mut shown) = watch::channel(None);
-    let slot = RuntimeSlot::default();
-    slot.fill(Arc::clone(&runtime));
-    let refresh = Arc::new(Notify::new());
-    let stop = CancellationToken::new();
-    let _stops_with_us = stop.clone().drop_guard();
-    let mut tasks = JoinSet::new();
-    tasks.spawn(inventory::run(
-        inventory::Inventory {
-            source: RuntimeSource::Given(runtime),
-            slot: slot.clone(),
-            picture: picture_sender,
-            refresh: Arc::clone(&refresh),
-            clock: clock.clone(),
-            pin_share: settings.pin_share,
-            health: Health::default().part("runtime"),
-        },
-        stop.clone(),
-    ));
-    let tools = Tools {
-        settings: Arc::new(settings),
-        slot,
-        credentials: Arc::new(credentials),
-        clock,
-        metrics: Metrics::default(),
-        ledger,
-        refresh,
+    })
+}
+
+fn statuses(request: &Request, desired: Option<&DesiredStatus>) -> TagStatuses {
+    let status = |image: &ImageRef| {
+        let results = &desired?.entries.status.image_statuses;
+        let tags = &results.get(image.name())?.tags;
+        tags.iter().find(|tag| tag.tag == image.tag_text()).cloned()
     };
-    let channels = Channels {
-        orders,
-        picture,
-        shown: shown_sender,
-    };
-    tasks.spawn(conduct::run(Conductor::new(tools, channels, memory), stop.clone()));
-    loop {
-        let status = shown
-            .borrow_and_update()
-            .as_ref()
-            .map(|wanted| wanted.shown.status.image_statuses.clone());
-        let standings: Standings = request
-            .images
-            .iter()
-            .map(|image| {
-                let tags = status
-                    .as_ref()
-                    .and_then(|images| images.get(image.name()))
-                    .map(|image| &image.tags);
-                let tag = tags.and_then(|tags| tags.iter().find(|tag| tag.tag == image.tag_text()));
-                (image.clone(), tag.cloned().unwrap_or_default())
-            })
-            .collect();
-        tell(&standings);
-        if standings.iter().all(|(_, status)| status.phase().is_final()) || shown.changed().await.is_err() {
-            return Ok(standings);
-        }
-    }
+    let images = request.images.iter();
+    images
+        .map(|image| (image.clone(), status(image).unwrap_or_default()))
+        .collect()
 }
 
 fn spec(request: &Request) -> NodeImageSpec {

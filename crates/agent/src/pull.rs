@@ -17,9 +17,9 @@ use tokio::time::sleep;
 
 use crate::checks;
 use crate::credentials::{Credentials, Logins};
-use crate::foreign;
 use crate::pin;
-use crate::slot::RuntimeSlot;
+use crate::platform_check;
+use crate::runtime_handle::RuntimeHandle;
 
 /// Moments of the first looks at a pull's bytes; later ones follow every second.
 const FIRST_LOOKS: [Duration; 3] = [
@@ -31,7 +31,7 @@ const LATER_LOOKS: Duration = Duration::from_secs(1);
 
 /// Bytes of a running pull.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct ByteProgress {
     pub(crate) run: u64,
     pub(crate) done: u64,
     pub(crate) total: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Moved {
 #[derive(Clone)]
 pub(crate) struct Puller {
     pub(crate) node: NodeName,
-    pub(crate) slot: RuntimeSlot,
+    pub(crate) runtime_handle: RuntimeHandle,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) registry: RegistryClient,
     pub(crate) gc_threshold: u8,
@@ -50,11 +50,11 @@ pub(crate) struct Puller {
     /// Bytes promised to running pulls, by their number.
     pub(crate) promises: Arc<Mutex<BTreeMap<u64, ByteSize>>>,
     /// Where bytes are told. A report that does not fit is lost; the next one says more.
-    pub(crate) moved: mpsc::Sender<Moved>,
+    pub(crate) progress: mpsc::Sender<ByteProgress>,
 }
 
 /// One try.
-pub(crate) struct Try {
+pub(crate) struct PullAttempt {
     pub(crate) run: u64,
     pub(crate) entry: Entry,
     pub(crate) order: OrderId,
@@ -120,7 +120,7 @@ impl From<Failure> for Ended {
 
 impl Puller {
     /// Tries once. Dropping the future gives the pull up, in the runtime too.
-    pub(crate) async fn attempt(&self, attempt: &Try) -> Ended {
+    pub(crate) async fn attempt(&self, attempt: &PullAttempt) -> Ended {
         let end = self.pull(attempt).await;
         self.promises.lock().await.remove(&attempt.run);
         match end {
@@ -129,13 +129,13 @@ impl Puller {
         }
     }
 
-    async fn pull(&self, attempt: &Try) -> Result<Image, Failure> {
+    async fn pull(&self, attempt: &PullAttempt) -> Result<Image, Failure> {
         let entry = &attempt.entry;
         let image = entry
             .image
             .as_ref()
             .map_err(|why| Failure::new(Reason::InvalidReference, why.clone()))?;
-        let runtime = self.slot.get(|| format!("pull {image}")).await?;
+        let runtime = self.runtime_handle.get(|| format!("pull {image}")).await?;
         let logins = self.logins(attempt, image).await?;
         if !entry.checks.is_empty() {
             self.check(attempt, image, &*runtime, logins.credentials.clone())
@@ -166,7 +166,7 @@ impl Puller {
                 Ok(pulled) => {
                     let there = pulled_and_there(&*runtime, image, pulled).await?;
                     if !self.accept_foreign_images {
-                        foreign::refuse_useless(&*runtime, image, &self.binfmt_dir).await?;
+                        platform_check::require_usable(&*runtime, image, &self.binfmt_dir).await?;
                     }
                     pin::name_at_once(&*runtime, entry).await;
                     return Ok(there);
@@ -195,7 +195,7 @@ impl Puller {
     }
 
     /// What the image may be pulled with.
-    pub(crate) async fn logins(&self, attempt: &Try, image: &ImageRef) -> Result<Logins, Failure> {
+    pub(crate) async fn logins(&self, attempt: &PullAttempt, image: &ImageRef) -> Result<Logins, Failure> {
         self.credentials
             .for_entry(&self.node, &attempt.order, &attempt.spec, &attempt.entry, image)
             .await
@@ -213,12 +213,12 @@ impl Puller {
             loop {
                 sleep(looks.next().unwrap_or(LATER_LOOKS)).await;
                 if let Ok(Some(progress)) = runtime.progress(&request.image).await {
-                    let moved = Moved {
+                    let progress = ByteProgress {
                         run,
                         done: progress.done.0,
                         total: progress.total.0,
                     };
-                    self.moved.try_send(moved).ok();
+                    self.progress.try_send(progress).ok();
                 }
             }
         };
@@ -231,7 +231,7 @@ impl Puller {
 
     async fn check(
         &self,
-        attempt: &Try,
+        attempt: &PullAttempt,
         image: &ImageRef,
         runtime: &dyn ImageRuntime,
         logins: Vec<Credential>,
@@ -250,10 +250,10 @@ impl Puller {
             measured.image_fs = Some((fs.capacity, fs.free));
             measured.image_fs_used = Some(fs.used);
             measured.missing = self
-                .survey(image, runtime, logins)
+                .probe_registry(image, runtime, logins)
                 .await
                 .ok()
-                .map(|survey| survey.missing);
+                .map(|probe| probe.missing);
         }
         // Held over judging and promising, so that two pulls are not promised the same room.
         let mut promises = self.promises.lock().await;
@@ -293,7 +293,7 @@ async fn pulled_and_there(
         }),
         None => Err(Failure::new(
             Reason::Internal,
-            "the runtime says that it pulled the image, but does not have it; somebody may have removed it at once",
+            "the runtime says that it pulled the image, but does not have it; it may have been removed at once",
         )),
     }
 }

@@ -6,7 +6,7 @@
 //! agent that missed an order, because it was stopped or cut off, writes once so that the controller tries it again.
 //! While another agent with the name of this node writes the same status, both write rarely ([`DuplicateDetector`]).
 
-mod due;
+mod write_schedule;
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ use tokio::sync::watch;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
-use self::due::Desk;
+use self::write_schedule::WriteSchedule;
 use crate::clock::Clock;
-use crate::desired::seen_of;
+use crate::desired::observe;
+use crate::messages::{DesiredStatus, ObservedNodeImage};
 use crate::metrics::{Metrics, WriteLabels};
 use crate::node_images::NodeImages;
-use crate::wants::{Seen, Wanted};
 
 /// Pauses after failed writes.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -32,8 +32,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) struct Report {
     pub(crate) api: NodeImages,
-    pub(crate) shown: watch::Receiver<Option<Wanted>>,
-    pub(crate) seen: watch::Receiver<Option<Seen>>,
+    pub(crate) desired_status: watch::Receiver<Option<DesiredStatus>>,
+    pub(crate) observed: watch::Receiver<Option<ObservedNodeImage>>,
     pub(crate) detector: DuplicateDetector,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
@@ -41,25 +41,25 @@ pub(crate) struct Report {
 }
 
 pub(crate) async fn run(mut report: Report, stop: CancellationToken) {
-    let mut desk = Desk::default();
+    let mut schedule = WriteSchedule::default();
     let mut failures = 0_u32;
     let mut not_before = Duration::ZERO;
     loop {
-        if report.seen.has_changed().unwrap_or(false) {
-            desk.take_seen(report.seen.borrow_and_update().clone());
+        if report.observed.has_changed().unwrap_or(false) {
+            schedule.take_observed(report.observed.borrow_and_update().clone());
             not_before = Duration::ZERO;
-            report.look_for_duplicate(&desk);
+            report.look_for_duplicate(&schedule);
         }
         let now = report.clock.now();
         report.show_health(now);
-        let status = report.wanted_status(&desk, now);
+        let status = report.wanted_status(&schedule, now);
         let due = status
             .as_ref()
-            .and_then(|(wanted, status)| desk.due(wanted, status, now))
+            .and_then(|(wanted, status)| schedule.due(wanted, status, now))
             .map(|due| due.max(not_before).max(report.detector.not_before()));
         match (due, status) {
             (Some(due), Some((wanted, status))) if due <= now => {
-                if report.write(&mut desk, &wanted, status).await {
+                if report.write(&mut schedule, &wanted, status).await {
                     failures = 0;
                 } else {
                     failures += 1;
@@ -85,8 +85,8 @@ pub(crate) async fn run(mut report: Report, stop: CancellationToken) {
                 tokio::select! {
                     () = stop.cancelled() => {}
                     () = wake => {}
-                    Ok(()) = report.shown.changed() => {}
-                    Ok(()) = report.seen.changed() => report.seen.mark_changed(),
+                    Ok(()) = report.desired_status.changed() => {}
+                    Ok(()) = report.observed.changed() => report.observed.mark_changed(),
                 }
             }
         }
@@ -95,11 +95,14 @@ pub(crate) async fn run(mut report: Report, stop: CancellationToken) {
 
 impl Report {
     /// What the object's status should be, if there is an object and something to say about it.
-    fn wanted_status(&mut self, desk: &Desk, now: Duration) -> Option<(Wanted, NodeImageStatus)> {
-        let wanted = self.shown.borrow_and_update().clone()?;
-        let seen = desk.seen().filter(|seen| seen.uid == wanted.uid)?;
-        let mut status = wanted.shown.status.clone();
-        status.first_sync_status = seen.status.as_ref().and_then(|status| status.first_sync_status.clone());
+    fn wanted_status(&mut self, schedule: &WriteSchedule, now: Duration) -> Option<(DesiredStatus, NodeImageStatus)> {
+        let wanted = self.desired_status.borrow_and_update().clone()?;
+        let observed = schedule.observed().filter(|observed| observed.uid == wanted.uid)?;
+        let mut status = wanted.entries.status.clone();
+        status.first_sync_status = observed
+            .status
+            .as_ref()
+            .and_then(|status| status.first_sync_status.clone());
         let own = self.detector.own();
         status.agent = Some(AgentStatus {
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
@@ -113,15 +116,15 @@ impl Report {
             capacity: signed(capacity),
             free: signed(free),
         });
-        fit(&mut status, NODE_IMAGE_BYTES_MAX.saturating_sub(seen.rest_bytes));
+        fit(&mut status, NODE_IMAGE_BYTES_MAX.saturating_sub(observed.rest_bytes));
         Some((wanted, status))
     }
 
     /// Writes, and says whether that went well.
-    async fn write(&mut self, desk: &mut Desk, wanted: &Wanted, status: NodeImageStatus) -> bool {
-        let before = desk.seen().and_then(|seen| seen.status.as_ref());
+    async fn write(&mut self, schedule: &mut WriteSchedule, wanted: &DesiredStatus, status: NodeImageStatus) -> bool {
+        let before = schedule.observed().and_then(|observed| observed.status.as_ref());
         let Some(patch) = status_patch(&wanted.uid, before, &status) else {
-            desk.answered(wanted);
+            schedule.answered(wanted);
             return true;
         };
         let answer = self.api.patch_status(patch).await;
@@ -129,9 +132,9 @@ impl Report {
         self.metrics.writes.get_or_create(&WriteLabels { result }).inc();
         match answer {
             Ok(object) => {
-                desk.written(wanted, seen_of(&object), self.clock.now());
+                schedule.written(wanted, observe(&object), self.clock.now());
                 self.detector.written();
-                self.look_for_duplicate(desk);
+                self.look_for_duplicate(schedule);
                 true
             }
             Err(error) if error.is_not_found() => {
@@ -140,9 +143,9 @@ impl Report {
                 false
             }
             Err(error) => {
-                desk.tell_failure(&error.text());
+                schedule.tell_failure(&error.text());
                 if error.is_refused() {
-                    self.read_anew(desk).await;
+                    self.read_anew(schedule).await;
                 }
                 false
             }
@@ -151,11 +154,11 @@ impl Report {
 
     /// Reads the object after a refused patch. What is known of it may be wrong in a way that no watch event corrects: after
     /// etcd was restored, events look older than the last write.
-    async fn read_anew(&mut self, desk: &mut Desk) {
+    async fn read_anew(&mut self, schedule: &mut WriteSchedule) {
         match self.api.get().await {
             Ok(Some(object)) => {
-                desk.take_fresh(seen_of(&object));
-                self.look_for_duplicate(desk);
+                schedule.take_fresh(observe(&object));
+                self.look_for_duplicate(schedule);
             }
             Ok(None) => {}
             Err(error) => tracing::debug!(
@@ -166,8 +169,10 @@ impl Report {
     }
 
     /// Looks whether the status that the API shows comes from another agent.
-    fn look_for_duplicate(&mut self, desk: &Desk) {
-        let shown = desk.seen().and_then(|seen| seen.status.as_ref()?.agent.as_ref());
+    fn look_for_duplicate(&mut self, schedule: &WriteSchedule) {
+        let shown = schedule
+            .observed()
+            .and_then(|observed| observed.status.as_ref()?.agent.as_ref());
         let now = self.clock.now();
         if self.detector.observe(shown, now, rand::random_range(0.8..1.2)) {
             self.metrics.conflicts.inc();

@@ -13,7 +13,7 @@ pub struct Settings {
     pub node: NodeName,
     /// Where key and ledger lie. None: both are forgotten with the process, as hollow nodes and single pulls want it.
     pub state_dir: Option<PathBuf>,
-    /// Pulls at once.
+    /// Maximum concurrent pulls.
     pub max_pulls: usize,
     /// Used share of the image filesystem, in percent, at which the kubelet cleans up.
     pub gc_threshold: u8,
@@ -21,7 +21,7 @@ pub struct Settings {
     pub pin_share: u8,
     /// Where containerd's `hosts.toml` files lie, to ask registries as the runtime would.
     pub hosts_dir: Option<PathBuf>,
-    /// Take images that are built for another architecture for good: this node emulates it where the agent cannot see that.
+    /// Accept images that are built only for another architecture: the node emulates it where the agent cannot see that.
     pub accept_foreign_images: bool,
     /// Where the kernel lists its emulators. A folder that is empty or cannot be read stands for none.
     pub binfmt_dir: PathBuf,

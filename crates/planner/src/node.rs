@@ -1,7 +1,8 @@
 //! What one node does next, as a function of values: orders, what is there, what runs, how much time has passed.
 //!
-//! [`Board`] holds one [`Track`] per entry. Whoever drives it tells it what happened (new orders, the end of a pull, an
-//! image that vanished) and asks [`Board::decide`] for the next [`Step`]s; it carries them out and makes no choices.
+//! [`NodeScheduler`] holds one [`EntryState`] per entry. The agent's driver passes events to it (new orders, the
+//! end of a pull, an image that vanished), asks [`NodeScheduler::decide`] for the next [`Step`]s and carries them out; it
+//! decides nothing.
 //! Time comes in as a [`Duration`](std::time::Duration) since some fixed moment, on a clock that never jumps. Wall time
 //! is only passed through, for people to read.
 //!
@@ -9,28 +10,28 @@
 //! - `IfNotPresent` is answered by looking, which takes no slot. `Always`, and an empty or unknown policy, pull.
 //! - Pauses of 1, 2, 4 … 30 s stand between tries only. A permanent reason ends the entry, one that waits for the world
 //!   uses up no try.
-//! - Slots go to who waited longest; images of one job that came together take their places in the order that it says.
+//! - The entry that waited longest starts first; entries of one job that came together start in the order of their positions.
 //! - Nothing here knows a runtime, a registry or an API server.
 
-mod board;
 mod checks;
 mod duplicate;
 mod entry;
-mod holdings;
+mod entry_state;
 mod message;
+mod node_inventory;
 mod pause;
+mod scheduler;
 mod status;
-mod track;
 
-pub use board::{Board, Ended, Found, Image, PATIENCE_MAX, Step};
 pub use checks::{Measured, Promise, USAGE_MAX, judge, room_for};
 pub use duplicate::{AgentIdentity, DuplicateDetector, QUIET_TIME};
 pub use entry::{Entry, Key, entries};
-pub use holdings::{Chore, Holdings, OwnName};
+pub use entry_state::{Bytes, EntryState, Note, Stage, Trouble};
 pub use message::pull_message;
+pub use node_inventory::{NodeInventory, OwnName, PinOp};
 pub use pause::pause_after;
-pub use status::{Shown, fit};
-pub use track::{Bytes, Note, Stage, Track, Trouble};
+pub use scheduler::{Ended, Found, Image, NodeScheduler, PATIENCE_MAX, Step};
+pub use status::{TimedStatus, fit};
 
 #[cfg(test)]
 mod tests;

@@ -154,7 +154,7 @@ async fn one_that_opens_is_enough() {
 }
 
 #[tokio::test]
-async fn named_secrets_that_nobody_sealed_are_waited_for() {
+async fn named_secrets_that_are_not_sealed_are_waited_for() {
     let failure = scene().ask(vec![], true, |tag| tag.claims.clear()).await.err().unwrap();
     assert_eq!(failure.reason, Reason::SecretMissing);
 }

@@ -35,7 +35,7 @@ async fn an_api_that_cuts_off_every_watch_is_not_asked_without_end() {
     let desired = Desired {
         api: NodeImages::new(kube::Client::new(service, "default"), "node-1"),
         orders: watch::Sender::new(Orders::Unknown),
-        seen: watch::Sender::new(None),
+        observed: watch::Sender::new(None),
         silence: Duration::from_mins(3),
         health: Health::default().part("api"),
     };
@@ -50,11 +50,11 @@ async fn an_api_that_refuses_watches_alone_is_asked_less_and_less_and_stays_unre
     let asked = Arc::new(AtomicUsize::new(0));
     let health = Health::default();
     let ready = Arc::new(AtomicUsize::new(0));
-    let (count, at_list, seen) = (Arc::clone(&asked), health.clone(), Arc::clone(&ready));
+    let (count, at_list, observed) = (Arc::clone(&asked), health.clone(), Arc::clone(&ready));
     let service = tower::service_fn(move |request: Request<Body>| {
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
         if is_watch && at_list.not_ready().is_none() {
-            seen.fetch_add(1, Ordering::SeqCst);
+            observed.fetch_add(1, Ordering::SeqCst);
         }
         count.fetch_add(1, Ordering::SeqCst);
         let (status, body) = if is_watch {
@@ -78,7 +78,7 @@ async fn an_api_that_refuses_watches_alone_is_asked_less_and_less_and_stays_unre
     let desired = Desired {
         api: NodeImages::new(kube::Client::new(service, "default"), "node-1"),
         orders: watch::Sender::new(Orders::Unknown),
-        seen: watch::Sender::new(None),
+        observed: watch::Sender::new(None),
         silence: Duration::from_mins(3),
         health: health.part("api"),
     };

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use larder_api::NodeImageSpec;
 use larder_api::contract::OrderId;
-use larder_planner::node::{Key, Stage, Track};
+use larder_planner::node::{EntryState, Key, Stage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::wants::Given;
+use crate::messages::Given;
 
-/// A track that waits for its deadline is written again after this time, so that a machine that loses its power does
+/// A state that waits for its deadline is written again after this time, so that a machine that loses its power does
 /// not start the count over.
 const TOUCH: Duration = Duration::from_mins(1);
 
@@ -62,23 +62,24 @@ impl StoredOrders {
 
 /// One entry.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct StoredTrack {
+pub(super) struct StoredEntryState {
     key: Key,
     boot: String,
     saved: Duration,
-    track: Track,
+    #[serde(rename = "track")]
+    state: EntryState,
 }
 
-impl StoredTrack {
-    pub(super) fn of(key: &Key, track: &Track, boot: &str, now: Duration) -> Self {
-        let mut track = track.clone();
+impl StoredEntryState {
+    pub(super) fn of(key: &Key, state: &EntryState, boot: &str, now: Duration) -> Self {
+        let mut state = state.clone();
         // Bytes of a running pull are not worth a write; after a restart they are counted anew.
-        if !track.is_done() {
-            track.bytes = None;
+        if !state.is_done() {
+            state.bytes = None;
         }
         // Numbers of runs mean nothing in another life, and would make every look a change.
-        track.stage = match track.stage {
-            Stage::Looking { .. } => Stage::Look { until: track.changed },
+        state.stage = match state.stage {
+            Stage::Looking { .. } => Stage::Look { until: state.changed },
             Stage::Running { .. } => Stage::Running { run: 0 },
             other => other,
         };
@@ -86,18 +87,18 @@ impl StoredTrack {
             key: key.clone(),
             boot: boot.to_owned(),
             saved: now,
-            track,
+            state,
         }
     }
 
     /// Whether what is on disk need not be written again.
     pub(super) fn is_as_good_as(&self, newer: &Self) -> bool {
-        let fresh = newer.track.is_done() || newer.saved.saturating_sub(self.saved) < TOUCH;
-        self.track == newer.track && self.boot == newer.boot && fresh
+        let fresh = newer.state.is_done() || newer.saved.saturating_sub(self.saved) < TOUCH;
+        self.state == newer.state && self.boot == newer.boot && fresh
     }
 
-    pub(super) fn resumed(self, boot: &str, now: Duration) -> (Key, Track) {
+    pub(super) fn resumed(self, boot: &str, now: Duration) -> (Key, EntryState) {
         let same_boot = !boot.is_empty() && self.boot == boot && self.saved <= now;
-        (self.key, self.track.resumed(self.saved, same_boot, now))
+        (self.key, self.state.resumed(self.saved, same_boot, now))
     }
 }

@@ -1,10 +1,10 @@
 use jiff::Timestamp;
 use larder_api::contract::OrderId;
 use larder_api::node_image::{ImageSpec, ImageTagSpec, NodeImageSpec};
-use larder_planner::node::{Board, Ended, Image, Step, entries};
+use larder_planner::node::{Ended, Image, NodeScheduler, Step, entries};
 
 use super::*;
-use crate::wants::Given;
+use crate::messages::Given;
 
 fn clock(boot: &str, seconds: u64) -> Clock {
     Clock::new(boot, Duration::from_secs(seconds), || Timestamp::UNIX_EPOCH)
@@ -33,12 +33,12 @@ fn orders(tags: &[&str]) -> Orders {
     })
 }
 
-/// A board whose first entry has been pulled and whose second is being pulled.
-fn board(orders: &Orders, clock: &Clock) -> Board {
+/// A scheduler whose first entry has been pulled and whose second is being pulled.
+fn scheduler(orders: &Orders, clock: &Clock) -> NodeScheduler {
     let Orders::Given(given) = orders else { panic!() };
-    let mut board = Board::new(2);
-    board.orders(entries(&given.spec), None, clock.now());
-    let steps = board.decide(clock.now(), &clock.wall());
+    let mut scheduler = NodeScheduler::new(2);
+    scheduler.take_orders(entries(&given.spec), None, clock.now());
+    let steps = scheduler.decide(clock.now(), &clock.wall());
     let Step::Pull { run, .. } = steps[0] else {
         panic!("{steps:?}")
     };
@@ -47,8 +47,8 @@ fn board(orders: &Orders, clock: &Clock) -> Board {
         digest: None,
         ..Image::default()
     };
-    board.ended(run, Ended::Pulled(image), clock.now(), &clock.wall());
-    board
+    scheduler.ended(run, Ended::Pulled(image), clock.now(), &clock.wall());
+    scheduler
 }
 
 #[tokio::test]
@@ -56,17 +56,17 @@ async fn a_later_life_remembers_orders_and_results() {
     let folder = tempfile::tempdir().unwrap();
     let first = clock("boot", 100);
     let orders = orders(&["1", "2"]);
-    let board = board(&orders, &first);
+    let scheduler = scheduler(&orders, &first);
     let (mut ledger, memory) = Ledger::open(Some(folder.path()), &first).await.unwrap();
-    assert_eq!((memory.orders, memory.tracks.len()), (Orders::Unknown, 0));
-    ledger.save(&orders, board.tracks(), &first).await;
+    assert_eq!((memory.orders, memory.states.len()), (Orders::Unknown, 0));
+    ledger.save(&orders, scheduler.states(), &first).await;
     drop(ledger);
     let (_, memory) = Ledger::open(Some(folder.path()), &clock("boot", 107)).await.unwrap();
     assert_eq!(memory.orders, orders);
     let states: Vec<(String, bool, u32)> = memory
-        .tracks
+        .states
         .iter()
-        .map(|(key, track)| (key.tag.clone(), track.is_there(), track.attempts))
+        .map(|(key, state)| (key.tag.clone(), state.is_there(), state.attempts))
         .collect();
     assert_eq!(states, [("1".to_owned(), true, 1), ("2".to_owned(), false, 0)]);
 }
@@ -77,13 +77,13 @@ async fn entries_that_left_are_forgotten() {
     let clock = clock("boot", 1);
     let both = orders(&["1", "2"]);
     let (mut ledger, _) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
-    ledger.save(&both, board(&both, &clock).tracks(), &clock).await;
+    ledger.save(&both, scheduler(&both, &clock).states(), &clock).await;
     let one = orders(&["2"]);
-    ledger.save(&one, board(&one, &clock).tracks(), &clock).await;
+    ledger.save(&one, scheduler(&one, &clock).states(), &clock).await;
     drop(ledger);
     let (_, memory) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
     assert_eq!(
-        memory.tracks.keys().map(|key| key.tag.as_str()).collect::<Vec<_>>(),
+        memory.states.keys().map(|key| key.tag.as_str()).collect::<Vec<_>>(),
         ["2"]
     );
 }
@@ -183,7 +183,7 @@ async fn a_disk_that_was_full_once_does_not_end_the_agents_memory() {
     let folder = tempfile::tempdir().unwrap();
     let clock = clock("boot", 1);
     let orders = orders(&["1", "2"]);
-    let board = board(&orders, &clock);
+    let scheduler = scheduler(&orders, &clock);
     let (mut ledger, _) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
     let full = Full::default();
     let now = Arc::clone(&full.now);
@@ -191,13 +191,13 @@ async fn a_disk_that_was_full_once_does_not_end_the_agents_memory() {
     now.store(true, std::sync::atomic::Ordering::SeqCst);
     ledger.file.as_mut().unwrap().database = Some(Arc::new(database));
 
-    ledger.save(&orders, board.tracks(), &clock).await;
+    ledger.save(&orders, scheduler.states(), &clock).await;
     assert!(ledger.written.is_empty(), "nothing was written");
 
-    ledger.save(&orders, board.tracks(), &clock).await;
+    ledger.save(&orders, scheduler.states(), &clock).await;
     drop(ledger);
     let (_, memory) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
-    assert_eq!((memory.orders, memory.tracks.len()), (orders, 2));
+    assert_eq!((memory.orders, memory.states.len()), (orders, 2));
 }
 
 #[tokio::test]
@@ -205,28 +205,28 @@ async fn bytes_of_a_running_pull_are_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let clock = clock("boot", 1);
     let orders = orders(&["1", "2"]);
-    let mut board = board(&orders, &clock);
+    let mut scheduler = scheduler(&orders, &clock);
     let (mut ledger, _) = Ledger::open(Some(folder.path()), &clock).await.unwrap();
-    ledger.save(&orders, board.tracks(), &clock).await;
+    ledger.save(&orders, scheduler.states(), &clock).await;
     let before = ledger.written.clone();
-    board.progress(2, 10, 100, Duration::from_secs(1));
-    ledger.save(&orders, board.tracks(), &clock).await;
+    scheduler.progress(2, 10, 100, Duration::from_secs(1));
+    ledger.save(&orders, scheduler.states(), &clock).await;
     assert_eq!(ledger.written, before);
 }
 
 /// Records of the first version as they lie on disks out there. A change of this text is a change of the format.
 const ORDERS_V1: &str = r#"{"V1":{"order":{"uid":"u","generation":7},"spec":{"images":{"app":{"tags":[{"tag":"1","pullPolicy":{"timeoutSeconds":600,"backoffLimit":3,"ttlSecondsAfterFinished":0},"version":2}]}}}}}"#;
-const TRACK_V1: &str = r#"{"V1":{"key":{"name":"app","tag":"1"},"boot":"b","saved":{"secs":9,"nanos":0},"track":{"version":2,"seen":{"secs":5,"nanos":0},"spent":{"secs":1,"nanos":0},"stage":{"Done":"Succeeded"},"changed":{"secs":8,"nanos":0},"attempts":1,"waits":0,"lost":0,"again":false,"trouble":null,"note":null,"start_time":"1970-01-01T00:00:00Z","completion_time":"1970-01-01T00:00:08Z","bytes":{"done":5,"total":5},"digest":"sha256:1","image_id":"id","last_succeeded":{"version":2,"digest":"sha256:1","completionTime":"1970-01-01T00:00:08Z"}}}}"#;
+const STATE_V1: &str = r#"{"V1":{"key":{"name":"app","tag":"1"},"boot":"b","saved":{"secs":9,"nanos":0},"track":{"version":2,"seen":{"secs":5,"nanos":0},"spent":{"secs":1,"nanos":0},"stage":{"Done":"Succeeded"},"changed":{"secs":8,"nanos":0},"attempts":1,"waits":0,"lost":0,"again":false,"trouble":null,"note":null,"start_time":"1970-01-01T00:00:00Z","completion_time":"1970-01-01T00:00:08Z","bytes":{"done":5,"total":5},"digest":"sha256:1","image_id":"id","last_succeeded":{"version":2,"digest":"sha256:1","completionTime":"1970-01-01T00:00:08Z"}}}}"#;
 
 #[test]
 fn records_of_the_first_version_stay_readable() {
     let Record::V1(orders) = Record::<StoredOrders>::from_bytes(ORDERS_V1.as_bytes()).unwrap();
     assert_eq!(Record::V1(orders).to_bytes(), ORDERS_V1.as_bytes());
-    let Record::V1(track) = Record::<StoredTrack>::from_bytes(TRACK_V1.as_bytes()).unwrap();
-    assert_eq!(String::from_utf8(Record::V1(track).to_bytes()).unwrap(), TRACK_V1);
+    let Record::V1(state) = Record::<StoredEntryState>::from_bytes(STATE_V1.as_bytes()).unwrap();
+    assert_eq!(String::from_utf8(Record::V1(state).to_bytes()).unwrap(), STATE_V1);
 }
 
 #[test]
 fn a_record_of_a_later_version_is_passed_over() {
-    assert!(Record::<StoredTrack>::from_bytes(br#"{"V9":{"key":1}}"#).is_none());
+    assert!(Record::<StoredEntryState>::from_bytes(br#"{"V9":{"key":1}}"#).is_none());
 }

@@ -9,7 +9,7 @@ use larder_model::{ImageRef, Phase, Reason};
 use larder_runtime::fake::{Call, FakeRuntime, Script};
 use larder_testkit::wait_until;
 
-use super::scene::{Node, SOON, Wanted, if_not_present, tag};
+use super::scene::{EntryName, Node, SOON, if_not_present, tag};
 
 fn image(reference: &str) -> ImageRef {
     ImageRef::parse(reference).unwrap()
@@ -79,7 +79,7 @@ async fn a_fast_pull_costs_one_write_and_clean_up_another() {
     let names = ["a", "b", "c"];
     node.order(&names.map(|name| (name, tag("1")))).await;
     for name in names {
-        node.until_phase(&Wanted::new(name, "1"), Phase::Succeeded).await;
+        node.until_phase(&EntryName::new(name, "1"), Phase::Succeeded).await;
     }
     let pulled = *writes.borrow();
     assert_eq!(pulled - before, 1, "three results that come together are one write");
@@ -207,9 +207,9 @@ async fn two_images_with_the_limit_at_one_come_one_after_the_other() {
         change,
     );
     node.order(&[("a", tag("1")), ("b", tag("1"))]).await;
-    node.until_phase(&Wanted::new("b", "1"), Phase::Waiting).await;
-    node.until_phase(&Wanted::new("a", "1"), Phase::Succeeded).await;
-    node.until_phase(&Wanted::new("b", "1"), Phase::Succeeded).await;
+    node.until_phase(&EntryName::new("b", "1"), Phase::Waiting).await;
+    node.until_phase(&EntryName::new("a", "1"), Phase::Succeeded).await;
+    node.until_phase(&EntryName::new("b", "1"), Phase::Succeeded).await;
     assert_eq!(fake.most_running(), 1);
 }
 
@@ -301,6 +301,6 @@ async fn a_wrong_tag_fails_alone() {
     fake.script(&image("bad:1"), Script::always_fails(Reason::NotFound));
     let _agent = node.fake(&fake);
     node.order(&[("bad", tag("1")), ("good", tag("1"))]).await;
-    node.until_phase(&Wanted::new("good", "1"), Phase::Succeeded).await;
-    node.until_phase(&Wanted::new("bad", "1"), Phase::Failed).await;
+    node.until_phase(&EntryName::new("good", "1"), Phase::Succeeded).await;
+    node.until_phase(&EntryName::new("bad", "1"), Phase::Failed).await;
 }

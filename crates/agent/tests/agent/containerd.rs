@@ -6,7 +6,7 @@ use larder_testkit::image::{Format, Index, Platform, Recipe};
 use larder_testkit::{Auth, Containerd, ContainerdVersion, CriProxy, Link, Registry, Throttle, wait_until};
 use rstest::rstest;
 
-use super::scene::{Change, Node, SOON, Wanted, if_not_present, tag};
+use super::scene::{Change, EntryName, Node, SOON, if_not_present, tag};
 
 pub(crate) const MIB: usize = 1 << 20;
 
@@ -358,7 +358,7 @@ async fn with_the_limit_at_one_the_runtime_gets_one_pull_at_a_time() {
     let _agent = node.containerd(&containerd, change);
     let names = [format!("{}/a", line.host()), format!("{}/b", line.host())];
     node.order(&[(&names[0], tag("1")), (&names[1], tag("1"))]).await;
-    let (first, second) = (Wanted::new(&names[0], "1"), Wanted::new(&names[1], "1"));
+    let (first, second) = (EntryName::new(&names[0], "1"), EntryName::new(&names[1], "1"));
     node.until_phase(&first, Phase::Pulling).await;
     assert_eq!(
         node.get().await.result(&second.name, "1").unwrap().phase(),

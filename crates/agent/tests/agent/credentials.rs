@@ -154,7 +154,7 @@ async fn an_open_image_is_not_pulled_while_its_named_secret_is_missing() {
         }}}]),
     )
     .await;
-    let wanted = super::scene::Wanted::new(image.name(), "1");
+    let wanted = super::scene::EntryName::new(image.name(), "1");
     let status = node
         .until(&wanted, "a word about the secret", |status| {
             status.reason() == Some(Reason::SecretMissing)

@@ -10,7 +10,7 @@ use larder_model::{ImageRef, Phase, Reason};
 use larder_runtime::fake::{FakeRuntime, Script};
 use larder_testkit::{ControlPlane, Link, Throttle, wait_until};
 
-use super::scene::{Change, Node, SOON, Wanted, tag};
+use super::scene::{Change, EntryName, Node, SOON, tag};
 
 /// A node whose line to the API can be cut.
 async fn node_behind_a_line() -> (Node, Node, Throttle) {
@@ -63,8 +63,8 @@ async fn orders_and_results_survive_a_restart_without_the_api() {
     fake.script(&second, Script::takes(Duration::from_hours(1)));
     let first_life = behind.fake(&fake);
     node.order(&[("a", tag("1")), ("b", tag("1"))]).await;
-    node.until_phase(&Wanted::new("a", "1"), Phase::Succeeded).await;
-    node.until_phase(&Wanted::new("b", "1"), Phase::Pulling).await;
+    node.until_phase(&EntryName::new("a", "1"), Phase::Succeeded).await;
+    node.until_phase(&EntryName::new("b", "1"), Phase::Pulling).await;
     line.set(Link::Refused);
     first_life.stop().await;
     fake.script(&second, Script::default());
@@ -81,7 +81,7 @@ async fn orders_and_results_survive_a_restart_without_the_api() {
         "a finished image is not pulled again: {names:?}"
     );
     line.set(Link::Open);
-    let status = node.until_phase(&Wanted::new("b", "1"), Phase::Succeeded).await;
+    let status = node.until_phase(&EntryName::new("b", "1"), Phase::Succeeded).await;
     assert_eq!(status.attempts, Some(1));
 }
 

@@ -23,7 +23,7 @@ fn request(references: &[&str]) -> Request {
         when: PullWhen::IfNotPresent,
         timeout_seconds: 60,
         retries: 0,
-        at_once: 2,
+        max_pulls: 2,
         hosts_dir: None,
     }
 }

@@ -130,12 +130,12 @@ impl Node {
     }
 
     /// Orders one image by its full reference, with some of the entry changed.
-    pub(crate) async fn pull(&self, reference: &str, change: impl FnOnce(&mut ImageTagSpec)) -> Wanted {
+    pub(crate) async fn pull(&self, reference: &str, change: impl FnOnce(&mut ImageTagSpec)) -> EntryName {
         let image = ImageRef::parse(reference).unwrap();
         let mut entry = tag(&image.tag_text());
         change(&mut entry);
         self.order(&[(image.name(), entry)]).await;
-        Wanted {
+        EntryName {
             name: image.name().to_owned(),
             tag: image.tag_text(),
         }
@@ -174,7 +174,7 @@ impl Node {
     /// Waits until the entry's status is as wanted.
     pub(crate) async fn until(
         &self,
-        wanted: &Wanted,
+        wanted: &EntryName,
         what: &str,
         good: impl Fn(&ImageTagStatus) -> bool,
     ) -> ImageTagStatus {
@@ -192,25 +192,25 @@ impl Node {
         wait_for(SOON, what, question).await.unwrap()
     }
 
-    pub(crate) async fn until_phase(&self, wanted: &Wanted, phase: Phase) -> ImageTagStatus {
+    pub(crate) async fn until_phase(&self, wanted: &EntryName, phase: Phase) -> ImageTagStatus {
         self.until(wanted, phase.as_str(), |status| status.phase() == phase)
             .await
     }
 
     /// Waits for a final answer.
-    pub(crate) async fn until_done(&self, wanted: &Wanted) -> ImageTagStatus {
+    pub(crate) async fn until_done(&self, wanted: &EntryName) -> ImageTagStatus {
         self.until(wanted, "an answer", |status| status.phase().is_final())
             .await
     }
 }
 
 /// Names an entry.
-pub(crate) struct Wanted {
+pub(crate) struct EntryName {
     pub(crate) name: String,
     pub(crate) tag: String,
 }
 
-impl Wanted {
+impl EntryName {
     pub(crate) fn new(name: &str, tag: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -213,7 +213,7 @@ async fn an_agent_that_has_nothing_to_say_writes_nothing() {
     world.order(&[("app", 0)], |_| {}).await;
     world.until_done("app", 0).await;
     let before = version_of(&world.images).await;
-    // In steps, so that every watch that ends, every silence and every picture of the runtime has its turn.
+    // In steps, so that every watch that ends, every silence and every snapshot of the runtime has its turn.
     for _ in 0..24 * 60 {
         tokio::time::sleep(Duration::from_mins(1)).await;
     }

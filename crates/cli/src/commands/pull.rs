@@ -38,11 +38,11 @@ pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
         when,
         timeout_seconds: i32::try_from(arguments.timeout.as_secs()).unwrap_or(i32::MAX).max(1),
         retries: i32::from(arguments.retries),
-        at_once: arguments.at_once.get(),
+        max_pulls: arguments.at_once.get(),
         hosts_dir: Some(arguments.hosts_dir.clone()),
     };
     let mut display = Display::new(arguments.output, &arguments.images);
-    let ended = once::pull(&request, runtime, credentials, |standings| display.show(standings)).await;
+    let ended = once::pull(&request, runtime, credentials, |statuses| display.show(statuses)).await;
     let ended = ended.map_err(|error| Failure::wrong(chain(&error)))?;
     let images: Vec<Value> = ended
         .iter()

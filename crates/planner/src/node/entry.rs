@@ -71,11 +71,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether credentials were asked for: then there is no anonymous pull in their place.
-    pub fn wants_credentials(&self) -> bool {
-        self.secrets_named || !self.credentials.is_empty()
-    }
-
     fn read(name: &str, image: &ImageSpec, tag: &ImageTagSpec) -> Self {
         let policy = &tag.pull_policy;
         Self {

@@ -1,4 +1,4 @@
-//! What the board looks like from outside: the status of the NodeImage, and how urgent each part of it is.
+//! What the scheduler looks like from outside: the status of the NodeImage, and how urgent each part of it is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use larder_api::contract::{MESSAGE_BYTES_MAX, shorten};
 use larder_api::node_image::{ImageTagStatus, NodeImageStatus};
 use larder_model::{Percent, Phase, Retry};
 
-use super::{Board, Entry, Key, Stage, Track};
+use super::{Entry, EntryState, Key, NodeScheduler, Stage};
 
 /// A pull shorter than this is reported by its result alone, which saves a write per node and image.
 const WORTH_A_WRITE: Duration = Duration::from_secs(1);
@@ -17,8 +17,8 @@ const SHORT_MESSAGE: usize = 160;
 
 /// The status, and from when on each entry's present state is worth a write.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shown {
-    /// Counts and results. What stands beside them (agent, filesystem) is not the board's business.
+pub struct TimedStatus {
+    /// Counts and results. What stands beside them (agent, filesystem) is not the scheduler's business.
     pub status: NodeImageStatus,
     /// Per entry, a moment on the node's steady clock.
     pub due: BTreeMap<Key, Duration>,
@@ -26,15 +26,15 @@ pub struct Shown {
     pub progress: BTreeMap<Key, Duration>,
 }
 
-impl Board {
+impl NodeScheduler {
     /// What to show.
-    pub fn show(&self) -> Shown {
-        let mut shown = Shown::default();
+    pub fn status(&self) -> TimedStatus {
+        let mut shown = TimedStatus::default();
         for (key, entry) in self.entries() {
-            let Some(track) = self.track(key) else {
+            let Some(state) = self.state(key) else {
                 continue;
             };
-            let (status, phase) = tag_status(entry, track);
+            let (status, phase) = tag_status(entry, state);
             let count = match phase {
                 Phase::Waiting => &mut shown.status.waiting,
                 Phase::Pulling => &mut shown.status.pulling,
@@ -50,16 +50,16 @@ impl Board {
                 .or_default()
                 .tags
                 .push(status);
-            shown.due.insert(key.clone(), due(track));
+            shown.due.insert(key.clone(), due(state));
             shown.progress.insert(key.clone(), entry.progress);
         }
         shown
     }
 }
 
-fn phase(track: &Track) -> Phase {
-    match &track.stage {
-        Stage::Look { .. } | Stage::Looking { .. } | Stage::Queued { .. } if between_tries(track) => Phase::Pulling,
+fn phase(state: &EntryState) -> Phase {
+    match &state.stage {
+        Stage::Look { .. } | Stage::Looking { .. } | Stage::Queued { .. } if between_tries(state) => Phase::Pulling,
         Stage::Look { .. } | Stage::Looking { .. } | Stage::Queued { .. } => Phase::Waiting,
         Stage::Running { .. } => Phase::Pulling,
         Stage::Done(phase) => *phase,
@@ -67,29 +67,29 @@ fn phase(track: &Track) -> Phase {
 }
 
 /// Still at it, as upstream shows it.
-fn between_tries(track: &Track) -> bool {
-    let retry = track.trouble.as_ref().map(|trouble| trouble.reason.retry());
-    track.attempts > 0 && retry == Some(Retry::Backoff)
+fn between_tries(state: &EntryState) -> bool {
+    let retry = state.trouble.as_ref().map(|trouble| trouble.reason.retry());
+    state.attempts > 0 && retry == Some(Retry::Backoff)
 }
 
-fn due(track: &Track) -> Duration {
-    match &track.stage {
-        Stage::Done(_) => track.changed,
-        Stage::Look { .. } | Stage::Queued { .. } if !between_tries(track) => track.changed,
-        _ => track.changed + WORTH_A_WRITE,
+fn due(state: &EntryState) -> Duration {
+    match &state.stage {
+        Stage::Done(_) => state.changed,
+        Stage::Look { .. } | Stage::Queued { .. } if !between_tries(state) => state.changed,
+        _ => state.changed + WORTH_A_WRITE,
     }
 }
 
-fn tag_status(entry: &Entry, track: &Track) -> (ImageTagStatus, Phase) {
-    let phase = phase(track);
-    let bytes = track.bytes;
+fn tag_status(entry: &Entry, state: &EntryState) -> (ImageTagStatus, Phase) {
+    let phase = phase(state);
+    let bytes = state.bytes;
     let progress = match (phase, bytes) {
         (Phase::Succeeded, _) => Some(Percent::DONE.get()),
         // Every byte may be there while the runtime still unpacks: 100 is for the end.
         (Phase::Pulling, Some(bytes)) => Some(Percent::of(bytes.done, bytes.total).get().min(99)),
         _ => None,
     };
-    let (reason, message) = match (&track.trouble, &track.note) {
+    let (reason, message) = match (&state.trouble, &state.note) {
         (Some(trouble), _) => (Some(trouble.reason), Some(&trouble.message)),
         (None, Some(note)) => (note.reason, Some(&note.message)),
         (None, None) => (None, None),
@@ -98,17 +98,17 @@ fn tag_status(entry: &Entry, track: &Track) -> (ImageTagStatus, Phase) {
         tag: entry.key.tag.clone(),
         phase: phase.as_str().to_owned(),
         progress: progress.map(i32::from),
-        start_time: track.start_time.clone(),
-        completion_time: track.completion_time.clone(),
-        version: Some(track.version),
-        image_id: track.image_id.as_ref().map(|id| format!("{}@{id}", entry.key.name)),
+        start_time: state.start_time.clone(),
+        completion_time: state.completion_time.clone(),
+        version: Some(state.version),
+        image_id: state.image_id.as_ref().map(|id| format!("{}@{id}", entry.key.name)),
         message: message.map(|message| shorten(message)),
-        digest: track.digest.clone(),
+        digest: state.digest.clone(),
         bytes_total: bytes.and_then(|bytes| i64::try_from(bytes.total).ok()),
         bytes_done: bytes.and_then(|bytes| i64::try_from(bytes.done).ok()),
         reason: reason.map(|reason| reason.as_str().to_owned()),
-        attempts: (track.is_done() || track.attempts > 0).then(|| i32::try_from(track.attempts).unwrap_or(i32::MAX)),
-        last_succeeded: track.last_succeeded.clone(),
+        attempts: (state.is_done() || state.attempts > 0).then(|| i32::try_from(state.attempts).unwrap_or(i32::MAX)),
+        last_succeeded: state.last_succeeded.clone(),
     };
     (status, phase)
 }

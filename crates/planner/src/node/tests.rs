@@ -1,14 +1,14 @@
-//! The board as a whole: what it does in which order, and what must hold whatever happens.
+//! The scheduler as a whole: what it does in which order, and what must hold whatever happens.
 
-mod chores;
+mod attempts;
 mod dry_runs;
-mod line;
 mod memory;
 mod orders;
+mod pin_ops;
 mod property;
-mod shown;
+mod start_order;
+mod status;
 mod times;
-mod tries;
 
 use std::time::Duration;
 
@@ -66,10 +66,10 @@ fn image_of(tag: &str) -> ImageRef {
     ImageRef::from_parts("app", tag).unwrap()
 }
 
-fn board(max: usize, tags: &[ImageTagSpec]) -> Board {
-    let mut board = Board::new(max);
-    board.orders(entries(&spec(tags)), None, at(0));
-    board
+fn scheduler(max: usize, tags: &[ImageTagSpec]) -> NodeScheduler {
+    let mut scheduler = NodeScheduler::new(max);
+    scheduler.take_orders(entries(&spec(tags)), None, at(0));
+    scheduler
 }
 
 fn pulled(id: &str) -> Ended {
@@ -97,8 +97,8 @@ fn pulls(steps: &[Step]) -> Vec<(u64, String)> {
     pulls.collect()
 }
 
-fn shown(board: &Board, tag: &str) -> ImageTagStatus {
-    let status = board.show().status;
+fn shown(scheduler: &NodeScheduler, tag: &str) -> ImageTagStatus {
+    let status = scheduler.status().status;
     status.image_statuses["app"]
         .tags
         .iter()
@@ -107,6 +107,6 @@ fn shown(board: &Board, tag: &str) -> ImageTagStatus {
         .clone()
 }
 
-fn phase(board: &Board, tag: &str) -> Phase {
-    shown(board, tag).phase()
+fn phase(scheduler: &NodeScheduler, tag: &str) -> Phase {
+    shown(scheduler, tag).phase()
 }

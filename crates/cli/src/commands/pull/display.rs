@@ -1,6 +1,6 @@
 //! How pulls are shown: bars on a terminal, a line for each change in a pipe.
 
-use larder_agent::once::Standings;
+use larder_agent::once::TagStatuses;
 use larder_api::node_image::ImageTagStatus;
 use larder_model::{ByteSize, ImageRef, Phase};
 
@@ -31,16 +31,16 @@ impl Display {
         }
     }
 
-    pub(super) fn show(&mut self, standings: &Standings) {
+    pub(super) fn show(&mut self, statuses: &TagStatuses) {
         match self {
             Self::Nothing => {}
             Self::Bars { bars, .. } => {
-                for (bar, (_, status)) in bars.iter().zip(standings) {
+                for (bar, (_, status)) in bars.iter().zip(statuses) {
                     show_bar(bar, status);
                 }
             }
             Self::Lines { last } => {
-                for (last, (image, status)) in last.iter_mut().zip(standings) {
+                for (last, (image, status)) in last.iter_mut().zip(statuses) {
                     let line = format!("{image}: {}", words(status));
                     if *last != line {
                         output::line(&line);

@@ -6,11 +6,11 @@ use super::*;
 fn a_dry_run_pulls_nothing_and_claims_no_success() {
     let mut dry = tag("1");
     dry.dry_run = true;
-    let mut board = board(1, &[tag("busy"), dry]);
-    let steps = board.decide(at(0), &wall());
+    let mut scheduler = scheduler(1, &[tag("busy"), dry]);
+    let steps = scheduler.decide(at(0), &wall());
     assert!(matches!(&steps[0], Step::DryRun { run: 1, .. }), "{steps:?}");
     let verdict = Ok("fits".to_owned());
-    board.ended(
+    scheduler.ended(
         1,
         Ended::Report {
             verdict,
@@ -20,7 +20,7 @@ fn a_dry_run_pulls_nothing_and_claims_no_success() {
         at(0),
         &wall(),
     );
-    let status = shown(&board, "1");
+    let status = shown(&scheduler, "1");
     assert_eq!((status.phase(), status.last_succeeded), (Phase::Succeeded, None));
     assert_eq!(
         (status.bytes_done, status.bytes_total, status.attempts),
@@ -33,16 +33,16 @@ fn a_dry_run_pulls_nothing_and_claims_no_success() {
 fn a_dry_run_that_lacks_credentials_waits_for_them() {
     let mut dry = tag("1");
     dry.dry_run = true;
-    let mut board = board(1, &[dry.clone()]);
-    board.decide(at(0), &wall());
-    board.ended(1, failed(Reason::SecretMissing), at(0), &wall());
-    let status = shown(&board, "1");
+    let mut scheduler = scheduler(1, &[dry.clone()]);
+    scheduler.decide(at(0), &wall());
+    scheduler.ended(1, failed(Reason::SecretMissing), at(0), &wall());
+    let status = shown(&scheduler, "1");
     assert_eq!(
         (status.phase(), status.reason()),
         (Phase::Waiting, Some(Reason::SecretMissing))
     );
     dry.credentials = vec!["a".into()];
-    board.orders(entries(&spec(&[dry])), None, at(0));
-    let steps = board.decide(at(0), &wall());
+    scheduler.take_orders(entries(&spec(&[dry])), None, at(0));
+    let steps = scheduler.decide(at(0), &wall());
     assert!(matches!(&steps[..], [Step::DryRun { .. }]), "{steps:?}");
 }

@@ -29,10 +29,10 @@ fn what_the_api_remembers_counts_where_the_ledger_knows_nothing() {
         (answer(3, Phase::Pulling), 1),
         (answer(2, Phase::Succeeded), 1),
     ] {
-        let mut board = Board::new(1);
-        board.orders(entries(&spec(std::slice::from_ref(&third))), Some(&said(answer)), at(0));
-        assert_eq!(pulls(&board.decide(at(0), &wall())).len(), pulls_expected);
-        assert_eq!(shown(&board, "1").last_succeeded, Some(last.clone()));
+        let mut scheduler = NodeScheduler::new(1);
+        scheduler.take_orders(entries(&spec(std::slice::from_ref(&third))), Some(&said(answer)), at(0));
+        assert_eq!(pulls(&scheduler.decide(at(0), &wall())).len(), pulls_expected);
+        assert_eq!(shown(&scheduler, "1").last_succeeded, Some(last.clone()));
     }
 }
 
@@ -43,16 +43,16 @@ fn the_deadline_goes_on_after_a_restart(#[case] same_boot: bool, #[case] now: u6
     let mut limited = tag("1");
     limited.pull_policy.active_deadline_seconds = Some(20);
     limited.pull_policy.timeout_seconds = 100;
-    let mut first = Board::new(1);
-    first.orders(entries(&spec(std::slice::from_ref(&limited))), None, at(100));
+    let mut first = NodeScheduler::new(1);
+    first.take_orders(entries(&spec(std::slice::from_ref(&limited))), None, at(100));
     first.decide(at(100), &wall());
-    let mut second = Board::new(1);
+    let mut second = NodeScheduler::new(1);
     let resumed = first
-        .tracks()
+        .states()
         .iter()
-        .map(|(key, track)| (key.clone(), track.clone().resumed(at(107), same_boot, at(now))));
+        .map(|(key, state)| (key.clone(), state.clone().resumed(at(107), same_boot, at(now))));
     second.resume(resumed.collect());
-    second.orders(entries(&spec(&[limited])), None, at(now));
+    second.take_orders(entries(&spec(&[limited])), None, at(now));
     let steps = second.decide(at(now), &wall());
     let [Step::Pull { attempt, limit, .. }] = &steps[..] else {
         panic!("{steps:?}");
@@ -60,40 +60,40 @@ fn the_deadline_goes_on_after_a_restart(#[case] same_boot: bool, #[case] now: u6
     assert_eq!(
         (*attempt, *limit),
         (1, at(left)),
-        "the try that nobody saw the end of does not count"
+        "a try whose end was not seen does not count"
     );
 }
 
 #[test]
 fn a_finished_image_is_not_pulled_again_after_a_restart() {
-    let mut first = board(1, &[tag("1")]);
+    let mut first = scheduler(1, &[tag("1")]);
     first.decide(at(0), &wall());
     first.ended(1, pulled("x"), at(1), &wall());
-    let mut second = Board::new(1);
+    let mut second = NodeScheduler::new(1);
     second.resume(
         first
-            .tracks()
+            .states()
             .iter()
-            .map(|(key, track)| (key.clone(), track.clone().resumed(at(1), true, at(2))))
+            .map(|(key, state)| (key.clone(), state.clone().resumed(at(1), true, at(2))))
             .collect(),
     );
-    second.orders(entries(&spec(&[tag("1")])), None, at(2));
+    second.take_orders(entries(&spec(&[tag("1")])), None, at(2));
     assert!(second.decide(at(2), &wall()).is_empty());
     assert_eq!(shown(&second, "1"), shown(&first, "1"));
 }
 
 #[test]
 fn what_the_runtime_finished_while_the_agent_was_dead_is_found() {
-    let mut first = board(1, &[if_not_present(tag("1"))]);
+    let mut first = scheduler(1, &[if_not_present(tag("1"))]);
     first.decide(at(0), &wall());
     first.looked(1, Found::Absent, at(0), &wall());
     assert_eq!(pulls(&first.decide(at(0), &wall())).len(), 1);
-    let mut second = Board::new(1);
+    let mut second = NodeScheduler::new(1);
     let resumed = first
-        .tracks()
+        .states()
         .iter()
-        .map(|(key, track)| (key.clone(), track.clone().resumed(at(1), true, at(2))));
+        .map(|(key, state)| (key.clone(), state.clone().resumed(at(1), true, at(2))));
     second.resume(resumed.collect());
-    second.orders(entries(&spec(&[if_not_present(tag("1"))])), None, at(2));
+    second.take_orders(entries(&spec(&[if_not_present(tag("1"))])), None, at(2));
     assert!(matches!(second.decide(at(2), &wall())[..], [Step::Look { .. }]));
 }

@@ -71,7 +71,7 @@ impl World {
                     self.looking.remove(&run);
                     self.running.insert(run, true);
                 }
-                Step::DryRun { .. } | Step::Chore(_) => {}
+                Step::DryRun { .. } | Step::PinOp(_) => {}
             }
         }
     }
@@ -80,28 +80,28 @@ impl World {
 proptest! {
     #[test]
     fn never_above_the_limit_and_counts_add_up(max in 1usize..4, events in events()) {
-        let mut board = Board::new(max);
+        let mut scheduler = NodeScheduler::new(max);
         let mut world = World::default();
         let mut now = at(0);
         for event in events {
             match event {
-                Event::Orders(tags) => board.orders(entries(&make(&tags)), None, now),
+                Event::Orders(tags) => scheduler.take_orders(entries(&make(&tags)), None, now),
                 Event::End(rank, kind) => {
                     if let Some(run) = world.running.keys().nth(rank).copied() {
                         let cancelled = world.running.remove(&run) == Some(true);
-                        board.ended(run, if cancelled { Ended::Canceled } else { end_of(kind) }, now, &wall());
+                        scheduler.ended(run, if cancelled { Ended::Canceled } else { end_of(kind) }, now, &wall());
                     }
                 }
                 Event::Wait(seconds) => now += at(seconds),
-                Event::Vanish => board.picture(Holdings { taken: now, ..Holdings::default() }, now),
+                Event::Vanish => scheduler.take_inventory(NodeInventory { taken: now, ..NodeInventory::default() }, now),
             }
-            world.take(board.decide(now, &wall()));
+            world.take(scheduler.decide(now, &wall()));
             for run in std::mem::take(&mut world.looking) {
-                board.looked(run, Found::Absent, now, &wall());
+                scheduler.looked(run, Found::Absent, now, &wall());
             }
-            world.take(board.decide(now, &wall()));
-            prop_assert!(board.pulling() <= max);
-            let status = board.show().status;
+            world.take(scheduler.decide(now, &wall()));
+            prop_assert!(scheduler.pulling() <= max);
+            let status = scheduler.status().status;
             prop_assert_eq!(status.desired, status.waiting + status.pulling + status.succeeded + status.failed);
             for tag in status.image_statuses.values().flat_map(|image| &image.tags) {
                 prop_assert!(tag.attempts.unwrap_or(0) <= 3, "{:?}", tag);
@@ -114,29 +114,29 @@ proptest! {
     /// Whatever the registry does for a while, once it works every entry is answered, and each success costs one pull.
     #[test]
     fn every_entry_ends(max in 1usize..4, tags in prop::collection::vec((0u8..5, 0i64..3), 1..5), ends in prop::collection::vec(0u8..5, 0..30)) {
-        let mut board = Board::new(max);
-        board.orders(entries(&make(&tags)), None, at(0));
+        let mut scheduler = NodeScheduler::new(max);
+        scheduler.take_orders(entries(&make(&tags)), None, at(0));
         let mut ends = ends.into_iter();
         let mut now = at(0);
         let mut successes = 0;
         for _ in 0..2000 {
-            for step in board.decide(now, &wall()) {
+            for step in scheduler.decide(now, &wall()) {
                 match step {
-                    Step::Look { run, .. } => board.looked(run, Found::Absent, now, &wall()),
+                    Step::Look { run, .. } => scheduler.looked(run, Found::Absent, now, &wall()),
                     Step::Pull { run, .. } => {
                         let kind = ends.next().unwrap_or(0);
                         successes += i32::from(kind == 0);
-                        board.ended(run, end_of(kind), now, &wall());
+                        scheduler.ended(run, end_of(kind), now, &wall());
                     }
                     other => prop_assert!(false, "{:?}", other),
                 }
             }
-            if board.tracks().values().all(Track::is_done) {
+            if scheduler.states().values().all(EntryState::is_done) {
                 break;
             }
-            now = board.wake_at().unwrap_or(now);
+            now = scheduler.wake_at().unwrap_or(now);
         }
-        let status = board.show().status;
+        let status = scheduler.status().status;
         prop_assert_eq!(status.succeeded + status.failed, status.desired);
         prop_assert_eq!(status.succeeded, successes);
     }
@@ -145,9 +145,9 @@ proptest! {
     #[test]
     fn deciding_is_a_function_of_what_happened(tags in prop::collection::vec((0u8..5, 0i64..3), 0..5)) {
         let steps = || {
-            let mut board = Board::new(2);
-            board.orders(entries(&make(&tags)), None, at(0));
-            board.decide(at(0), &wall())
+            let mut scheduler = NodeScheduler::new(2);
+            scheduler.take_orders(entries(&make(&tags)), None, at(0));
+            scheduler.decide(at(0), &wall())
         };
         prop_assert_eq!(steps(), steps());
     }

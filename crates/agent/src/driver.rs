@@ -1,7 +1,7 @@
-//! Drives the board: tells it what happened, carries out the steps it gives, shows and saves where it stands.
+//! Drives the scheduler: passes events to it, carries out the steps that it returns, publishes and saves its state.
 //!
-//! One task owns the board. Pulls, looks and chores run beside it as tasks of their own, which end when they are given up
-//! and when the agent stops.
+//! One task owns the scheduler. Pulls, lookups and pin operations run beside it as tasks of their own, which end when they
+//! are cancelled and when the agent stops.
 
 mod steps;
 
@@ -10,33 +10,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_model::{ByteSize, Reason};
-use larder_planner::node::{Board, Chore, Ended, Found, Key, Note, Step, Track, entries};
+use larder_planner::node::{Ended, EntryState, Found, Key, NodeScheduler, Note, PinOp, Step, entries};
 use larder_registry::RegistryClient;
 use larder_registry::client::Settings as RegistrySettings;
 use larder_registry::hosts::Hosts;
+use larder_telemetry::Part;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
+use crate::RuntimeSource;
 use crate::clock::Clock;
 use crate::credentials::Credentials;
+use crate::inventory::Inventory;
 use crate::ledger::{Ledger, Memory};
+use crate::messages::{DesiredStatus, Orders, RuntimeSnapshot};
 use crate::metrics::{Fetched, Metrics};
-use crate::pull::{Moved, Puller};
+use crate::pull::{ByteProgress, Puller};
+use crate::runtime_handle::RuntimeHandle;
 use crate::settings::Settings;
-use crate::slot::RuntimeSlot;
-use crate::wants::{Orders, Picture, Wanted};
 
-/// Reports of bytes that wait to be taken up. Beyond that they are lost, and the next ones say more.
-const MOVED_MAX: usize = 64;
+/// Capacity of the queue of byte reports. A report that does not fit is dropped; the next one has newer numbers.
+const PROGRESS_QUEUE: usize = 64;
 
-/// A track with a deadline is saved at least this often (see the ledger).
+/// A state with a deadline is saved at least this often (see the ledger).
 const SAVE_EVERY: Duration = Duration::from_mins(1);
 
 pub(crate) struct Tools {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) slot: RuntimeSlot,
+    pub(crate) runtime_handle: RuntimeHandle,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
@@ -44,43 +47,63 @@ pub(crate) struct Tools {
     pub(crate) refresh: Arc<Notify>,
 }
 
+impl Tools {
+    /// The task that keeps an inventory of the runtime, for a driver with these tools.
+    pub(crate) fn inventory(
+        &self,
+        source: RuntimeSource,
+        snapshot: watch::Sender<Option<RuntimeSnapshot>>,
+        health: Part,
+    ) -> Inventory {
+        Inventory {
+            source,
+            runtime_handle: self.runtime_handle.clone(),
+            snapshot,
+            refresh: Arc::clone(&self.refresh),
+            clock: self.clock.clone(),
+            pin_share: self.settings.pin_share,
+            health,
+        }
+    }
+}
+
 pub(crate) struct Channels {
     pub(crate) orders: watch::Receiver<Orders>,
-    pub(crate) picture: watch::Receiver<Option<Picture>>,
-    pub(crate) shown: watch::Sender<Option<Wanted>>,
+    pub(crate) snapshot: watch::Receiver<Option<RuntimeSnapshot>>,
+    pub(crate) desired_status: watch::Sender<Option<DesiredStatus>>,
 }
 
-/// What a task beside the board comes back with.
-enum Done {
+/// The result of a task that ran beside the scheduler.
+enum TaskResult {
     Looked(u64, Found),
     Ended(u64, Key, Ended, Duration),
-    Chore(Chore, Result<(), Note>),
+    PinOp(PinOp, Result<(), Note>),
 }
 
-/// What a task was for, in case it ends without a word.
-enum Job {
+/// What a task was started for; needed when it panics and returns no result.
+enum TaskPurpose {
     Run(u64),
-    Chore(Chore),
+    PinOp(PinOp),
 }
 
-pub(crate) struct Conductor {
-    board: Board,
+pub(crate) struct Driver {
+    scheduler: NodeScheduler,
     orders: Orders,
     tools: Tools,
     channels: Channels,
     puller: Puller,
-    moved: mpsc::Receiver<Moved>,
-    tasks: JoinSet<Done>,
-    jobs: HashMap<Id, Job>,
-    given_up: BTreeMap<u64, CancellationToken>,
+    progress: mpsc::Receiver<ByteProgress>,
+    tasks: JoinSet<TaskResult>,
+    purposes: HashMap<Id, TaskPurpose>,
+    cancel_tokens: BTreeMap<u64, CancellationToken>,
     fetched: Fetched,
     runtime: Option<String>,
     image_fs: Option<(ByteSize, ByteSize)>,
 }
 
-impl Conductor {
+impl Driver {
     pub(crate) fn new(tools: Tools, channels: Channels, memory: Memory) -> Self {
-        let (sender, moved) = mpsc::channel(MOVED_MAX);
+        let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         let hosts = tools.settings.hosts_dir.clone().map(Hosts::in_dir).unwrap_or_default();
         let registry = RegistryClient::new(RegistrySettings {
             hosts,
@@ -89,34 +112,34 @@ impl Conductor {
         });
         let puller = Puller {
             node: tools.settings.node.clone(),
-            slot: tools.slot.clone(),
+            runtime_handle: tools.runtime_handle.clone(),
             credentials: Arc::clone(&tools.credentials),
             registry,
             gc_threshold: tools.settings.gc_threshold,
             accept_foreign_images: tools.settings.accept_foreign_images,
             binfmt_dir: tools.settings.binfmt_dir.clone(),
             promises: Arc::new(Mutex::new(BTreeMap::new())),
-            moved: sender,
+            progress: sender,
         };
-        let mut board = Board::new(tools.settings.max_pulls);
-        board.resume(memory.tracks);
-        let mut conductor = Self {
-            board,
+        let mut scheduler = NodeScheduler::new(tools.settings.max_pulls);
+        scheduler.resume(memory.states);
+        let mut driver = Self {
+            scheduler,
             orders: Orders::Unknown,
             tools,
             channels,
             puller,
-            moved,
+            progress,
             tasks: JoinSet::new(),
-            jobs: HashMap::new(),
-            given_up: BTreeMap::new(),
+            purposes: HashMap::new(),
+            cancel_tokens: BTreeMap::new(),
             fetched: Fetched::default(),
             runtime: None,
             image_fs: None,
         };
-        // The ledger's orders hold until the API says otherwise.
-        conductor.take_orders();
-        conductor
+        // The ledger's orders are obeyed until the API shows others.
+        driver.take_orders();
+        driver
     }
 
     fn take_orders(&mut self) {
@@ -124,58 +147,60 @@ impl Conductor {
         self.orders = self.channels.orders.borrow_and_update().clone();
         match &self.orders {
             Orders::Unknown => {}
-            Orders::Withdrawn => self.board.withdraw(),
+            Orders::Withdrawn => self.scheduler.withdraw(),
             Orders::Given(given) => {
                 tracing::debug!(
                     uid = given.order.uid,
                     generation = given.order.generation,
                     "taking up orders"
                 );
-                self.board.orders(entries(&given.spec), given.said.as_deref(), now);
+                self.scheduler
+                    .take_orders(entries(&given.spec), given.said.as_deref(), now);
             }
         }
     }
 
-    fn take_picture(&mut self) {
-        let Some(picture) = self.channels.picture.borrow_and_update().clone() else {
+    fn take_snapshot(&mut self) {
+        let Some(snapshot) = self.channels.snapshot.borrow_and_update().clone() else {
             return;
         };
         let now = self.tools.clock.now();
-        self.runtime = Some(picture.runtime);
-        self.image_fs = picture.image_fs;
-        // A picture means that the runtime answers.
-        self.board.wake(now, Reason::RuntimeDown);
-        self.board.picture(picture.holdings, now);
+        self.runtime = Some(snapshot.runtime);
+        self.image_fs = snapshot.image_fs;
+        // A snapshot means that the runtime answers.
+        self.scheduler.wake(now, Reason::RuntimeDown);
+        self.scheduler.take_inventory(snapshot.inventory, now);
     }
 
-    fn take_moved(&mut self, moved: Moved) {
+    fn take_progress(&mut self, progress: ByteProgress) {
         // The last look at a pull may be taken up after its end.
-        if !self.given_up.contains_key(&moved.run) {
+        if !self.cancel_tokens.contains_key(&progress.run) {
             return;
         }
-        let new = self.fetched.looked(moved.run, moved.done);
+        let new = self.fetched.looked(progress.run, progress.done);
         self.tools.metrics.bytes.inc_by(new);
         let now = self.tools.clock.now();
-        self.board.progress(moved.run, moved.done, moved.total, now);
+        self.scheduler
+            .progress(progress.run, progress.done, progress.total, now);
     }
 
     fn show(&self) {
         let metrics = &self.tools.metrics;
         metrics
             .running
-            .set(i64::try_from(self.board.pulling()).unwrap_or(i64::MAX));
+            .set(i64::try_from(self.scheduler.pulling()).unwrap_or(i64::MAX));
         metrics
             .queued
-            .set(i64::try_from(self.board.queued()).unwrap_or(i64::MAX));
+            .set(i64::try_from(self.scheduler.queued()).unwrap_or(i64::MAX));
         if let Orders::Given(given) = &self.orders {
-            let wanted = Wanted {
+            let wanted = DesiredStatus {
                 uid: given.order.uid.clone(),
                 generation: given.order.generation,
-                shown: self.board.show(),
+                entries: self.scheduler.status(),
                 runtime: self.runtime.clone(),
                 image_fs: self.image_fs,
             };
-            self.channels.shown.send_if_modified(|shown| {
+            self.channels.desired_status.send_if_modified(|shown| {
                 let news = shown.as_ref() != Some(&wanted);
                 if news {
                     *shown = Some(wanted);
@@ -183,75 +208,81 @@ impl Conductor {
                 news
             });
         } else {
-            self.channels.shown.send_if_modified(|shown| shown.take().is_some());
+            self.channels
+                .desired_status
+                .send_if_modified(|shown| shown.take().is_some());
         }
     }
 
     async fn save(&mut self) {
         let Tools { ledger, clock, .. } = &mut self.tools;
-        ledger.save(&self.orders, self.board.tracks(), clock).await;
+        ledger.save(&self.orders, self.scheduler.states(), clock).await;
     }
 }
 
-/// Runs until told to stop; what runs then is given up, and taken up again by the next life.
-pub(crate) async fn run(mut conductor: Conductor, stop: CancellationToken) {
+/// Runs until `stop`. Running pulls are cancelled then, and started again by the next process.
+pub(crate) async fn run(mut driver: Driver, stop: CancellationToken) {
     let mut only_bytes = false;
     loop {
-        let now = conductor.tools.clock.now();
-        let steps = conductor.board.decide(now, &conductor.tools.clock.wall());
+        let now = driver.tools.clock.now();
+        let steps = driver.scheduler.decide(now, &driver.tools.clock.wall());
         only_bytes &= steps.is_empty();
         for step in steps {
-            conductor.start(step);
+            driver.start(step);
         }
         // Nothing is shown that a kill would make us forget: what the API knows as done is not pulled again. Bytes are not
         // worth saving.
         if !std::mem::take(&mut only_bytes) {
-            conductor.save().await;
+            driver.save().await;
         }
-        conductor.show();
-        let wake = conductor.wake_at(now);
+        driver.show();
+        let wake = driver.wake_at(now);
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            Some(ended) = conductor.tasks.join_next_with_id() => conductor.take_end(ended),
-            Ok(()) = conductor.channels.orders.changed() => conductor.take_orders(),
-            Ok(()) = conductor.channels.picture.changed() => conductor.take_picture(),
-            Some(moved) = conductor.moved.recv() => {
+            Some(ended) = driver.tasks.join_next_with_id() => driver.take_end(ended),
+            Ok(()) = driver.channels.orders.changed() => driver.take_orders(),
+            Ok(()) = driver.channels.snapshot.changed() => driver.take_snapshot(),
+            Some(progress) = driver.progress.recv() => {
                 only_bytes = true;
-                conductor.take_moved(moved);
+                driver.take_progress(progress);
             }
-            () = sleep_until(conductor.tools.clock.instant(wake)) => {}
+            () = sleep_until(driver.tools.clock.instant(wake)) => {}
         }
         // Whatever came at the same time is decided together.
-        while let Some(ended) = conductor.tasks.try_join_next_with_id() {
+        while let Some(ended) = driver.tasks.try_join_next_with_id() {
             only_bytes = false;
-            conductor.take_end(ended);
+            driver.take_end(ended);
         }
     }
 }
 
-impl Conductor {
+impl Driver {
     fn wake_at(&self, now: Duration) -> Duration {
-        let unfinished = self.board.tracks().values().any(|track| !Track::is_done(track));
+        let unfinished = self
+            .scheduler
+            .states()
+            .values()
+            .any(|state| !EntryState::is_done(state));
         let save = if unfinished {
             SAVE_EVERY
         } else {
             Duration::from_hours(1)
         };
         let save = now + save;
-        self.board.wake_at().map_or(save, |wake| wake.min(save))
+        self.scheduler.wake_at().map_or(save, |wake| wake.min(save))
     }
 
-    fn take_end(&mut self, ended: Result<(Id, Done), JoinError>) {
+    fn take_end(&mut self, ended: Result<(Id, TaskResult), JoinError>) {
         let (now, wall) = (self.tools.clock.now(), self.tools.clock.wall());
         match ended {
             Ok((id, done)) => {
-                self.jobs.remove(&id);
+                self.purposes.remove(&id);
                 match done {
-                    Done::Looked(run, found) => self.looked(run, found),
-                    Done::Ended(run, key, end, took) => self.ended(run, &key, end, took),
-                    Done::Chore(chore, end) => {
-                        self.board.chore_ended(&chore, end, now);
+                    TaskResult::Looked(run, found) => self.looked(run, found),
+                    TaskResult::Ended(run, key, end, took) => self.ended(run, &key, end, took),
+                    TaskResult::PinOp(pin_op, end) => {
+                        self.scheduler.pin_op_ended(&pin_op, end, now);
                         self.tools.refresh.notify_one();
                     }
                 }
@@ -259,24 +290,24 @@ impl Conductor {
             Err(error) => {
                 tracing::error!(%error, "a task of the agent panicked; this is a bug");
                 let words = || "the agent failed at this; its log has the details".to_owned();
-                match self.jobs.remove(&error.id()) {
-                    Some(Job::Run(run)) => {
-                        self.given_up.remove(&run);
-                        self.board
+                match self.purposes.remove(&error.id()) {
+                    Some(TaskPurpose::Run(run)) => {
+                        self.cancel_tokens.remove(&run);
+                        self.scheduler
                             .looked(run, Found::Unknown(Reason::Internal, words()), now, &wall);
                         let end = Ended::Failed {
                             reason: Reason::Internal,
                             words: words(),
                             retry_after: None,
                         };
-                        self.board.ended(run, end, now, &wall);
+                        self.scheduler.ended(run, end, now, &wall);
                     }
-                    Some(Job::Chore(chore)) => {
+                    Some(TaskPurpose::PinOp(pin_op)) => {
                         let note = Note {
                             reason: Some(Reason::Internal),
                             message: words(),
                         };
-                        self.board.chore_ended(&chore, Err(note), now);
+                        self.scheduler.pin_op_ended(&pin_op, Err(note), now);
                     }
                     None => {}
                 }
@@ -287,7 +318,7 @@ impl Conductor {
     fn start(&mut self, step: Step) {
         match step {
             Step::Cancel { run } => {
-                if let Some(token) = self.given_up.get(&run) {
+                if let Some(token) = self.cancel_tokens.get(&run) {
                     token.cancel();
                 }
             }
@@ -299,7 +330,7 @@ impl Conductor {
                 limit,
             } => self.start_pull(run, &key, attempt, limit),
             Step::DryRun { run, key, limit } => self.start_dry_run(run, &key, limit),
-            Step::Chore(chore) => self.start_chore(chore),
+            Step::PinOp(pin_op) => self.start_pin_op(pin_op),
         }
     }
 }

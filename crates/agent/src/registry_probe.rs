@@ -1,4 +1,4 @@
-//! What a pull would fetch: what the registry says of an image, held against what is on the node.
+//! Asks the registry what a pull would fetch, and compares it with what is on the node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const PATIENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a pull would fetch.
-pub(crate) struct Survey {
+pub(crate) struct RegistryProbe {
     /// What the reference points at.
     pub(crate) digest: Option<Digest>,
     /// Compressed bytes of the image.
@@ -30,12 +30,12 @@ pub(crate) struct Survey {
 
 impl Puller {
     /// Asks the registry and the runtime.
-    pub(crate) async fn survey(
+    pub(crate) async fn probe_registry(
         &self,
         image: &ImageRef,
         runtime: &dyn ImageRuntime,
         logins: Vec<Credential>,
-    ) -> Result<Survey, Failure> {
+    ) -> Result<RegistryProbe, Failure> {
         let ask = async {
             let repository = self.registry.repository(image, logins)?;
             repository.image_for(&Platform::of_this_machine()).await
@@ -58,7 +58,7 @@ impl Puller {
             let held = runtime.held_blobs(&blobs).await?.unwrap_or_default();
             missing.retain(|digest, _| !held.contains(digest));
         }
-        Ok(Survey {
+        Ok(RegistryProbe {
             digest,
             total: found.download_size(),
             missing: missing.into_values().map(ByteSize).sum(),

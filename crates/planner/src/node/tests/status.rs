@@ -7,23 +7,23 @@ use super::*;
 
 #[test]
 fn a_short_pull_is_not_worth_a_write_before_its_end() {
-    let mut board = board(1, &[tag("1"), tag("2")]);
-    board.decide(at(5), &wall());
-    let shown = board.show();
+    let mut scheduler = scheduler(1, &[tag("1"), tag("2")]);
+    scheduler.decide(at(5), &wall());
+    let shown = scheduler.status();
     assert_eq!(shown.due[&key("1")], at(6), "pulling: a second later");
     assert_eq!(shown.due[&key("2")], at(0), "waiting: at once");
-    board.ended(1, pulled("x"), at(5), &wall());
-    assert_eq!(board.show().due[&key("1")], at(5), "the result: at once");
+    scheduler.ended(1, pulled("x"), at(5), &wall());
+    assert_eq!(scheduler.status().due[&key("1")], at(5), "the result: at once");
 }
 
 #[test]
 fn a_status_that_is_too_large_loses_words_before_results() {
-    let mut board = board(3, &[tag("1")]);
-    board.decide(at(0), &wall());
-    board.ended(1, failed(Reason::NotFound), at(0), &wall());
-    let mut status = board.show().status;
+    let mut scheduler = scheduler(3, &[tag("1")]);
+    scheduler.decide(at(0), &wall());
+    scheduler.ended(1, failed(Reason::NotFound), at(0), &wall());
+    let mut status = scheduler.status().status;
     fit(&mut status, 10_000);
-    assert_eq!(status, board.show().status);
+    assert_eq!(status, scheduler.status().status);
     fit(&mut status, 10);
     let tag = &status.image_statuses["app"].tags[0];
     assert_eq!(

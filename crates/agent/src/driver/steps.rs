@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_model::Reason;
-use larder_planner::node::{Chore, Ended, Found, Image, Key};
+use larder_planner::node::{Ended, Found, Image, Key, PinOp};
 use larder_runtime::RuntimeError;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{Conductor, Done, Job};
+use super::{Driver, TaskPurpose, TaskResult};
+use crate::messages::Orders;
 use crate::metrics::PullLabels;
 use crate::pin;
-use crate::pull::Try;
-use crate::wants::Orders;
+use crate::pull::PullAttempt;
 
-impl Conductor {
+impl Driver {
     pub(super) fn start_look(&mut self, run: u64, key: &Key) {
-        let slot = self.tools.slot.clone();
-        let entry = self.board.entry(key).cloned();
+        let runtime_handle = self.tools.runtime_handle.clone();
+        let entry = self.scheduler.entry(key).cloned();
         let token = self.token(run);
         let look = async move {
             let Some(entry) = entry else {
@@ -30,7 +30,7 @@ impl Conductor {
                 Err(why) => return Found::Unknown(Reason::InvalidReference, why.clone()),
             };
             let unknown = |error: RuntimeError| Found::Unknown(error.reason(), error.runtime_text());
-            let runtime = match slot.get(|| format!("look up {image}")).await {
+            let runtime = match runtime_handle.get(|| format!("look up {image}")).await {
                 Ok(runtime) => runtime,
                 Err(error) => return unknown(error),
             };
@@ -47,10 +47,10 @@ impl Conductor {
                 Err(error) => unknown(error),
             }
         };
-        self.spawn(Job::Run(run), async move {
+        self.spawn(TaskPurpose::Run(run), async move {
             tokio::select! {
-                () = token.cancelled() => Done::Looked(run, Found::Absent),
-                found = look => Done::Looked(run, found),
+                () = token.cancelled() => TaskResult::Looked(run, Found::Absent),
+                found = look => TaskResult::Looked(run, found),
             }
         });
     }
@@ -72,27 +72,27 @@ impl Conductor {
         self.spawn_run(run, key, limit, async move { puller.dry_run(&job).await });
     }
 
-    pub(super) fn start_chore(&mut self, chore: Chore) {
-        let slot = self.tools.slot.clone();
-        let job = Job::Chore(chore.clone());
-        self.spawn(job, async move {
-            let end = pin::carry_out(&slot, &chore).await;
-            Done::Chore(chore, end)
+    pub(super) fn start_pin_op(&mut self, pin_op: PinOp) {
+        let runtime_handle = self.tools.runtime_handle.clone();
+        let purpose = TaskPurpose::PinOp(pin_op.clone());
+        self.spawn(purpose, async move {
+            let end = pin::carry_out(&runtime_handle, &pin_op).await;
+            TaskResult::PinOp(pin_op, end)
         });
     }
 
     pub(super) fn looked(&mut self, run: u64, found: Found) {
-        self.given_up.remove(&run);
+        self.cancel_tokens.remove(&run);
         if matches!(found, Found::Present(_)) {
             self.count("present", "");
         }
         let (now, wall) = (self.tools.clock.now(), self.tools.clock.wall());
-        self.board.looked(run, found, now, &wall);
+        self.scheduler.looked(run, found, now, &wall);
     }
 
     pub(super) fn ended(&mut self, run: u64, key: &Key, end: Ended, took: Duration) {
         let seconds = took.as_secs_f64();
-        self.given_up.remove(&run);
+        self.cancel_tokens.remove(&run);
         let (all, fetched) = match &end {
             Ended::Pulled(image) => (image.bytes, image.fetched),
             _ => (None, None),
@@ -110,7 +110,7 @@ impl Conductor {
                 self.count("failed", reason.as_str());
                 tracing::info!(image = %key, %reason, words, seconds, "pull failed");
             }
-            // Why, the board finds out.
+            // The scheduler decides whether it timed out or stood still.
             Ended::TimedOut => tracing::info!(image = %key, seconds, "pull took too long"),
             Ended::Canceled => {
                 self.count("failed", Reason::Canceled.as_str());
@@ -120,9 +120,9 @@ impl Conductor {
         }
         let (now, wall) = (self.tools.clock.now(), self.tools.clock.wall());
         let timed_out = end == Ended::TimedOut;
-        self.board.ended(run, end, now, &wall);
+        self.scheduler.ended(run, end, now, &wall);
         if timed_out {
-            let trouble = self.board.track(key).and_then(|track| track.trouble.as_ref());
+            let trouble = self.scheduler.state(key).and_then(|state| state.trouble.as_ref());
             self.count(
                 "failed",
                 trouble.map_or(Reason::Timeout, |trouble| trouble.reason).as_str(),
@@ -138,13 +138,13 @@ impl Conductor {
             .inc();
     }
 
-    fn attempt(&self, run: u64, key: &Key) -> Option<Try> {
+    fn attempt(&self, run: u64, key: &Key) -> Option<PullAttempt> {
         let Orders::Given(given) = &self.orders else {
             return None;
         };
-        Some(Try {
+        Some(PullAttempt {
             run,
-            entry: self.board.entry(key)?.clone(),
+            entry: self.scheduler.entry(key)?.clone(),
             order: given.order.clone(),
             spec: Arc::clone(&given.spec),
         })
@@ -152,7 +152,7 @@ impl Conductor {
 
     fn token(&mut self, run: u64) -> CancellationToken {
         let token = CancellationToken::new();
-        self.given_up.insert(run, token.clone());
+        self.cancel_tokens.insert(run, token.clone());
         token
     }
 
@@ -161,20 +161,20 @@ impl Conductor {
         let key = key.clone();
         let token = self.token(run);
         let promises = Arc::clone(&self.puller.promises);
-        self.spawn(Job::Run(run), async move {
+        self.spawn(TaskPurpose::Run(run), async move {
             let began = Instant::now();
             let end = tokio::select! {
                 () = token.cancelled() => Ended::Canceled,
                 end = timeout(limit, work) => end.unwrap_or(Ended::TimedOut),
             };
-            // Whoever was given up could not do it himself.
+            // A cancelled pull does not run to the line that removes its promise.
             promises.lock().await.remove(&run);
-            Done::Ended(run, key, end, began.elapsed())
+            TaskResult::Ended(run, key, end, began.elapsed())
         });
     }
 
-    fn spawn(&mut self, job: Job, work: impl Future<Output = Done> + Send + 'static) {
+    fn spawn(&mut self, purpose: TaskPurpose, work: impl Future<Output = TaskResult> + Send + 'static) {
         let id = self.tasks.spawn(work.in_current_span()).id();
-        self.jobs.insert(id, job);
+        self.purposes.insert(id, purpose);
     }
 }

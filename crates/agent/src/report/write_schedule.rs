@@ -6,7 +6,7 @@ use std::time::Duration;
 use larder_api::node_image::{AgentStatus, ImageTagStatus, NodeImageStatus};
 use larder_planner::node::Key;
 
-use crate::wants::{Seen, Wanted};
+use crate::messages::{DesiredStatus, ObservedNodeImage};
 
 /// Entries that leave are taken out of the status together.
 const GATHER_LEAVING: Duration = Duration::from_secs(2);
@@ -24,63 +24,63 @@ const GATHER_MISSED: Duration = Duration::from_secs(1);
 
 /// What is known about the object, and when what was written.
 #[derive(Default)]
-pub(super) struct Desk {
-    seen: Option<Seen>,
+pub(super) struct WriteSchedule {
+    observed: Option<ObservedNodeImage>,
     /// Resource version after our own last write: what comes by the watch and is older is old news.
     own_version: Option<u64>,
     /// When the bytes of an entry may be written next.
     bytes_next: BTreeMap<Key, Duration>,
     leaving_since: Option<Duration>,
     agent_since: Option<Duration>,
-    /// Generation of the spec at the last write, or when the first one was seen.
+    /// Generation of the spec at the last write, or when the first one was observed.
     answered: Option<i64>,
     missed_since: Option<Duration>,
     failed: bool,
 }
 
-impl Desk {
-    pub(super) fn seen(&self) -> Option<&Seen> {
-        self.seen.as_ref()
+impl WriteSchedule {
+    pub(super) fn observed(&self) -> Option<&ObservedNodeImage> {
+        self.observed.as_ref()
     }
 
     /// Takes what the API shows.
-    pub(super) fn take_seen(&mut self, seen: Option<Seen>) {
-        let Some(seen) = seen else {
-            self.seen = None;
+    pub(super) fn take_observed(&mut self, observed: Option<ObservedNodeImage>) {
+        let Some(observed) = observed else {
+            self.observed = None;
             self.own_version = None;
             return;
         };
-        let same_object = self.seen.as_ref().is_some_and(|known| known.uid == seen.uid);
-        let version = seen.resource_version.parse::<u64>().ok();
+        let same_object = self.observed.as_ref().is_some_and(|known| known.uid == observed.uid);
+        let version = observed.resource_version.parse::<u64>().ok();
         let old_news = same_object
             && version
                 .zip(self.own_version)
                 .is_some_and(|(version, own)| version < own);
-        match &mut self.seen {
+        match &mut self.observed {
             // Its status is older than our last write, the rest is news.
-            Some(known) if old_news => known.rest_bytes = seen.rest_bytes,
-            known => *known = Some(seen),
+            Some(known) if old_news => known.rest_bytes = observed.rest_bytes,
+            known => *known = Some(observed),
         }
     }
 
     /// Takes what a read of the object itself shows, however old it looks.
-    pub(super) fn take_fresh(&mut self, seen: Seen) {
+    pub(super) fn take_fresh(&mut self, observed: ObservedNodeImage) {
         self.own_version = None;
-        self.seen = Some(seen);
+        self.observed = Some(observed);
     }
 
     /// Remembers a write that went well.
-    pub(super) fn written(&mut self, wanted: &Wanted, seen: Seen, now: Duration) {
+    pub(super) fn written(&mut self, wanted: &DesiredStatus, observed: ObservedNodeImage, now: Duration) {
         if std::mem::take(&mut self.failed) {
             tracing::info!("the status is written again");
         }
-        self.own_version = seen.resource_version.parse().ok();
-        self.seen = Some(seen);
+        self.own_version = observed.resource_version.parse().ok();
+        self.observed = Some(observed);
         self.answered(wanted);
         // Spread by up to a fifth, so that a fleet does not write in step.
         let next = |every: &Duration| now + every.mul_f64(rand::random_range(0.8..1.2));
         self.bytes_next = wanted
-            .shown
+            .entries
             .progress
             .iter()
             .map(|(key, every)| (key.clone(), next(every)))
@@ -88,7 +88,7 @@ impl Desk {
     }
 
     /// Remembers that the API shows all that there is to say.
-    pub(super) fn answered(&mut self, wanted: &Wanted) {
+    pub(super) fn answered(&mut self, wanted: &DesiredStatus) {
         self.leaving_since = None;
         self.agent_since = None;
         self.missed_since = None;
@@ -103,9 +103,9 @@ impl Desk {
     }
 
     /// When to write; none if the API shows everything.
-    pub(super) fn due(&mut self, wanted: &Wanted, status: &NodeImageStatus, now: Duration) -> Option<Duration> {
+    pub(super) fn due(&mut self, wanted: &DesiredStatus, status: &NodeImageStatus, now: Duration) -> Option<Duration> {
         let empty = NodeImageStatus::default();
-        let shown = self.seen.as_ref().and_then(|seen| seen.status.clone());
+        let shown = self.observed.as_ref().and_then(|observed| observed.status.clone());
         let before = shown.as_ref().unwrap_or(&empty);
         let known = tags(before);
         let now_wanted = tags(status);
@@ -117,7 +117,7 @@ impl Desk {
                 Some(before) if differ_in_bytes_only(before, tag) => {
                     at(self.bytes_next.get(key).copied().unwrap_or(now));
                 }
-                _ => at(wanted.shown.due.get(key).copied().unwrap_or(now)),
+                _ => at(wanted.entries.due.get(key).copied().unwrap_or(now)),
             }
         }
         if known.keys().any(|key| !now_wanted.contains_key(key)) {
@@ -126,7 +126,7 @@ impl Desk {
         if differ_in_agent(before, status) {
             at(*self.agent_since.get_or_insert(now) + GATHER_AGENT);
         }
-        // Counts alone: somebody else wrote them, or a status from before.
+        // Only the counts differ: another client wrote them, or an older agent.
         if due.is_none() && counts(before) != counts(status) {
             return Some(now);
         }

@@ -1,16 +1,16 @@
-//! What travels between the tasks.
+//! The messages between the tasks.
 
 use std::sync::Arc;
 
 use larder_api::contract::OrderId;
 use larder_api::{NodeImageSpec, NodeImageStatus};
 use larder_model::ByteSize;
-use larder_planner::node::{Holdings, Shown};
+use larder_planner::node::{NodeInventory, TimedStatus};
 
 /// What is asked of this node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Orders {
-    /// Nobody has said anything yet.
+    /// Neither the ledger nor the API has shown any yet.
     #[default]
     Unknown,
     /// The NodeImage was deleted.
@@ -26,13 +26,13 @@ pub(crate) struct Given {
     pub(crate) order: OrderId,
     /// What it asks for.
     pub(crate) spec: Arc<NodeImageSpec>,
-    /// What it remembers of our answers.
+    /// The status that stood beside it.
     pub(crate) said: Option<Arc<NodeImageStatus>>,
 }
 
-/// What the API showed last.
+/// The NodeImage as the API showed it last.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedNodeImage {
     /// Uid of the object.
     pub(crate) uid: String,
     /// Its resource version, empty where the server gives none.
@@ -45,24 +45,24 @@ pub(crate) struct Seen {
 
 /// The runtime as of one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Picture {
+pub(crate) struct RuntimeSnapshot {
     /// Name and version.
     pub(crate) runtime: String,
     /// Images and names.
-    pub(crate) holdings: Holdings,
+    pub(crate) inventory: NodeInventory,
     /// Size and free bytes of the image filesystem.
     pub(crate) image_fs: Option<(ByteSize, ByteSize)>,
 }
 
-/// What the status shall say.
+/// The status that the API should show.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct DesiredStatus {
     /// The object that it is for.
     pub(crate) uid: String,
     /// Generation of the spec that it answers.
     pub(crate) generation: i64,
-    /// Results and their urgency.
-    pub(crate) shown: Shown,
+    /// Results, and when each of them is worth a write.
+    pub(crate) entries: TimedStatus,
     /// Name and version of the runtime, once known.
     pub(crate) runtime: Option<String>,
     /// Room on the image filesystem.

@@ -1,14 +1,14 @@
-//! Who starts first.
+//! The order in which queued entries start.
 //!
-//! Whoever waited longest. Those who came at the same time stand in the order of their names, but the places that one job
-//! has there go to its images by their positions: a job orders its own images and takes no place from another job.
+//! The entry that waited longest is first. Entries that came at the same time are in the order of their names, but the places
+//! of one job among them go to its images by their positions: a job orders its own images and takes no place from another.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Entry, Key, Stage, Track};
+use super::{Entry, EntryState, Key, Stage};
 
-/// One entry in line.
+/// One queued entry.
 pub(super) struct Waiting<'a> {
     since: Duration,
     entry: &'a Entry,
@@ -17,23 +17,23 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// The place of an entry, if it is in line.
-    pub(super) fn of(entry: &'a Entry, track: &Track) -> Option<Self> {
-        let (since, looking) = match track.stage {
+    /// The entry, if it is queued or being looked up.
+    pub(super) fn of(entry: &'a Entry, state: &EntryState) -> Option<Self> {
+        let (since, looking) = match state.stage {
             Stage::Queued { since } => (since, false),
-            Stage::Looking { .. } => (track.changed, true),
+            Stage::Looking { .. } => (state.changed, true),
             _ => return None,
         };
         Some(Self { since, entry, looking })
     }
 
-    /// Who is ordered by positions among themselves.
+    /// Entries of one batch are ordered by their positions.
     fn batch(&self) -> (Duration, Option<&'a str>) {
         (self.since, self.entry.job.as_deref())
     }
 }
 
-/// Everybody who may start now.
+/// The entries that may start now, in order.
 pub(super) fn in_order<'a>(waiting: impl Iterator<Item = Waiting<'a>>) -> Vec<Key> {
     let mut line: Vec<Waiting<'_>> = waiting.collect();
     line.sort_by_key(|one| (one.since, &one.entry.key));
@@ -46,7 +46,7 @@ pub(super) fn in_order<'a>(waiting: impl Iterator<Item = Waiting<'a>>) -> Vec<Ke
         let mut members: Vec<&Waiting<'_>> = places.iter().map(|&place| &line[place]).collect();
         // Stable: equal positions stay in the order of their names.
         members.sort_by_key(|one| one.entry.position);
-        // Nobody overtakes a lower position that is still being looked up: the answer comes in a moment.
+        // An entry does not overtake a lower position that is still being looked up: the answer comes in a moment.
         let held_from = members
             .iter()
             .find(|one| one.looking)

@@ -1,8 +1,8 @@
 //! The entries of one node and what to do about them.
 
-mod line;
 mod orders;
-mod outcome;
+mod results;
+mod start_order;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,29 +10,29 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use larder_model::{Phase, PullWhen, Reason};
 
-use super::holdings::{Chore, Holdings};
-use super::track::{Bytes, Note, Stage, Track, Trouble};
+use super::entry_state::{Bytes, EntryState, Note, Stage, Trouble};
+use super::node_inventory::{NodeInventory, PinOp};
 use super::{Entry, Key, pull_message};
 
-pub use outcome::PATIENCE_MAX;
+pub use results::PATIENCE_MAX;
 
 /// Dry runs at once: they ask a registry and pull nothing, so they take no slot of a pull.
 const DRY_RUNS_MAX: usize = 4;
 
 /// After this time a pin or alias that failed is tried again.
-const CHORE_PAUSE: Duration = Duration::from_mins(5);
+const PIN_OP_PAUSE: Duration = Duration::from_mins(5);
 
 /// Something to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Ask the runtime whether the image is there; tell [`Board::looked`].
+    /// Ask the runtime whether the image is there; tell [`NodeScheduler::looked`].
     Look {
         /// Number of the question.
         run: u64,
         /// Which entry.
         key: Key,
     },
-    /// Pull; tell [`Board::ended`].
+    /// Pull; tell [`NodeScheduler::ended`].
     Pull {
         /// Number of the try.
         run: u64,
@@ -43,7 +43,7 @@ pub enum Step {
         /// Give up after this time.
         limit: Duration,
     },
-    /// Find out what a pull would do; tell [`Board::ended`].
+    /// Find out what a pull would do; tell [`NodeScheduler::ended`].
     DryRun {
         /// Number of the question.
         run: u64,
@@ -52,13 +52,13 @@ pub enum Step {
         /// Give up after this time.
         limit: Duration,
     },
-    /// Give up what runs under this number; tell [`Board::ended`].
+    /// Give up what runs under this number; tell [`NodeScheduler::ended`].
     Cancel {
         /// Number of the try.
         run: u64,
     },
-    /// Pin, unpin or name an image; tell [`Board::chore_ended`].
-    Chore(Chore),
+    /// Pin, unpin or name an image; tell [`NodeScheduler::pin_op_ended`].
+    PinOp(PinOp),
 }
 
 /// The image that was found or pulled.
@@ -138,36 +138,36 @@ struct Pace {
 }
 
 /// One node's entries, and what is going on with them.
-pub struct Board {
+pub struct NodeScheduler {
     max_pulls: usize,
     /// None until orders are known: an agent that knows nothing takes nothing back.
     entries: Option<BTreeMap<Key, Entry>>,
-    tracks: BTreeMap<Key, Track>,
+    states: BTreeMap<Key, EntryState>,
     runs: BTreeMap<u64, Run>,
     last_run: u64,
     /// When [`decide`](Self::decide) was last asked.
     decided: Duration,
-    holdings: Option<Holdings>,
-    chores_running: BTreeSet<Chore>,
-    /// Done, but not yet seen in a picture of the runtime.
-    chores_done: BTreeMap<Chore, Duration>,
-    chores_failed: BTreeMap<Chore, (Duration, Note)>,
+    inventory: Option<NodeInventory>,
+    pin_ops_running: BTreeSet<PinOp>,
+    /// Done, but not yet seen in an inventory of the runtime.
+    pin_ops_done: BTreeMap<PinOp, Duration>,
+    pin_ops_failed: BTreeMap<PinOp, (Duration, Note)>,
 }
 
-impl Board {
-    /// An empty board for at most this many pulls at once.
+impl NodeScheduler {
+    /// An empty scheduler for at most this many pulls at once.
     pub fn new(max_pulls: usize) -> Self {
         Self {
             max_pulls: max_pulls.max(1),
             entries: None,
-            tracks: BTreeMap::new(),
+            states: BTreeMap::new(),
             runs: BTreeMap::new(),
             last_run: 0,
             decided: Duration::ZERO,
-            holdings: None,
-            chores_running: BTreeSet::new(),
-            chores_done: BTreeMap::new(),
-            chores_failed: BTreeMap::new(),
+            inventory: None,
+            pin_ops_running: BTreeSet::new(),
+            pin_ops_done: BTreeMap::new(),
+            pin_ops_failed: BTreeMap::new(),
         }
     }
 
@@ -182,13 +182,13 @@ impl Board {
     }
 
     /// Where the entries stand.
-    pub fn tracks(&self) -> &BTreeMap<Key, Track> {
-        &self.tracks
+    pub fn states(&self) -> &BTreeMap<Key, EntryState> {
+        &self.states
     }
 
     /// Where one entry stands.
-    pub fn track(&self, key: &Key) -> Option<&Track> {
-        self.tracks.get(key)
+    pub fn state(&self, key: &Key) -> Option<&EntryState> {
+        self.states.get(key)
     }
 
     /// Pulls that run.
@@ -198,9 +198,9 @@ impl Board {
 
     /// Entries that wait for a slot or for the end of a pause.
     pub fn queued(&self) -> usize {
-        self.tracks
+        self.states
             .values()
-            .filter(|track| matches!(track.stage, Stage::Queued { .. } | Stage::Look { .. }))
+            .filter(|state| matches!(state.stage, Stage::Queued { .. } | Stage::Look { .. }))
             .count()
     }
 
@@ -215,42 +215,42 @@ impl Board {
         self.start_looks(&entries, &mut steps, now);
         self.start_dry_runs(&entries, &mut steps, now);
         self.start_pulls(&entries, &mut steps, now, wall);
-        self.start_chores(&entries, &mut steps, now);
+        self.start_pin_ops(&entries, &mut steps, now);
         self.entries = Some(entries);
         steps
     }
 
-    /// When to ask again if nothing happens until then. That moment may be past: whoever drives the board does other
-    /// things between its decision and this question, and what came due meanwhile must not be slept through.
+    /// When to ask again if nothing happens until then. That moment may be past: the driver does other things
+    /// between the decision and this question, and what came due meanwhile must not be slept through.
     pub fn wake_at(&self) -> Option<Duration> {
         let decided = self.decided;
-        let pauses = self.tracks.values().filter_map(|track| match track.stage {
+        let pauses = self.states.values().filter_map(|state| match state.stage {
             Stage::Look { until } => Some(until),
             _ => None,
         });
         let deadlines = self.entries().filter_map(|(key, entry)| {
-            let track = self.tracks.get(key).filter(|track| !track.is_done() && !track.again)?;
+            let state = self.states.get(key).filter(|state| !state.is_done() && !state.again)?;
             entry
                 .deadline
-                .map(|deadline| decided + track.left_of(Some(deadline), decided))
+                .map(|deadline| decided + state.left_of(Some(deadline), decided))
         });
-        let chores = self.chores_failed.values().map(|(until, _)| *until);
+        let pin_ops = self.pin_ops_failed.values().map(|(until, _)| *until);
         pauses
             .chain(deadlines)
-            .chain(chores)
+            .chain(pin_ops)
             .filter(|moment| *moment > decided)
             .min()
     }
 
     /// What cannot be read, or took too long in all.
     fn end_what_cannot_go_on(&mut self, entries: &BTreeMap<Key, Entry>, now: Duration, wall: &Time) {
-        for (key, track) in self.tracks.iter_mut().filter(|(_, track)| !track.is_done()) {
+        for (key, state) in self.states.iter_mut().filter(|(_, state)| !state.is_done()) {
             let Some(entry) = entries.get(key) else {
                 continue;
             };
             if let Err(why) = &entry.image {
-                outcome::fail(
-                    track,
+                results::fail(
+                    state,
                     Trouble::new(
                         Reason::InvalidReference,
                         pull_message(key, Reason::InvalidReference, why),
@@ -258,16 +258,16 @@ impl Board {
                     now,
                     wall,
                 );
-            } else if track.left_of(entry.deadline, now).is_zero() {
-                outcome::fail(track, outcome::deadline_exceeded(key), now, wall);
+            } else if state.left_of(entry.deadline, now).is_zero() {
+                results::fail(state, results::deadline_exceeded(key), now, wall);
             }
         }
     }
 
     /// Runs whose entry left, was answered otherwise, or wants another version.
     fn cancels(&mut self) -> Vec<Step> {
-        let tracks = &self.tracks;
-        let unwanted = |number: u64, run: &Run| tracks.get(&run.key).and_then(Track::run) != Some(number);
+        let states = &self.states;
+        let unwanted = |number: u64, run: &Run| states.get(&run.key).and_then(EntryState::run) != Some(number);
         let mut steps = Vec::new();
         for (&number, run) in &mut self.runs {
             if !run.cancel_sent && unwanted(number, run) {
@@ -278,13 +278,13 @@ impl Board {
         steps
     }
 
-    /// Whoever's pause is over: looks, or where a fresh pull is wanted gets in line.
+    /// Entries whose pause is over: they are looked up, or queued where a fresh pull is wanted.
     fn start_looks(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
-        let over = |track: &Track| matches!(track.stage, Stage::Look { until } if until <= now);
+        let over = |state: &EntryState| matches!(state.stage, Stage::Look { until } if until <= now);
         let keys: Vec<Key> = self
-            .tracks
+            .states
             .iter()
-            .filter(|(_, track)| over(track))
+            .filter(|(_, state)| over(state))
             .map(|(key, _)| key.clone())
             .collect();
         for key in keys {
@@ -292,15 +292,15 @@ impl Board {
                 .get(&key)
                 .is_some_and(|entry| entry.when == PullWhen::IfNotPresent && !entry.dry_run);
             let run = looks.then(|| self.start(&key, Kind::Look));
-            let Some(track) = self.tracks.get_mut(&key) else {
+            let Some(state) = self.states.get_mut(&key) else {
                 continue;
             };
             match run {
                 Some(run) => {
-                    track.enter(Stage::Looking { run }, now);
+                    state.enter(Stage::Looking { run }, now);
                     steps.push(Step::Look { run, key });
                 }
-                None => track.stage = in_line(track, now),
+                None => state.stage = queued(state, now),
             }
         }
     }
@@ -308,44 +308,44 @@ impl Board {
     fn start_dry_runs(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
         let running = self.runs.values().filter(|run| run.kind == Kind::DryRun).count();
         for key in self
-            .next_in_line(entries, true)
+            .startable(entries, true)
             .into_iter()
             .take(DRY_RUNS_MAX.saturating_sub(running))
         {
             let run = self.start(&key, Kind::DryRun);
-            let (Some(entry), Some(track)) = (entries.get(&key), self.tracks.get_mut(&key)) else {
+            let (Some(entry), Some(state)) = (entries.get(&key), self.states.get_mut(&key)) else {
                 continue;
             };
-            let limit = entry.timeout.min(track.left_of(entry.deadline, now));
-            track.enter(Stage::Running { run }, now);
+            let limit = entry.timeout.min(state.left_of(entry.deadline, now));
+            state.enter(Stage::Running { run }, now);
             steps.push(Step::DryRun { run, key, limit });
         }
     }
 
     fn start_pulls(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration, wall: &Time) {
         let free = self.max_pulls.saturating_sub(self.pulling());
-        for key in self.next_in_line(entries, false).into_iter().take(free) {
+        for key in self.startable(entries, false).into_iter().take(free) {
             let run = self.start(&key, Kind::Pull);
-            let (Some(entry), Some(track)) = (entries.get(&key), self.tracks.get_mut(&key)) else {
+            let (Some(entry), Some(state)) = (entries.get(&key), self.states.get_mut(&key)) else {
                 continue;
             };
-            track.attempts += 1;
-            track.start_time.get_or_insert_with(|| wall.clone());
-            let limit = entry.timeout.min(track.left_of(entry.deadline, now));
-            track.enter(Stage::Running { run }, now);
+            state.attempts += 1;
+            state.start_time.get_or_insert_with(|| wall.clone());
+            let limit = entry.timeout.min(state.left_of(entry.deadline, now));
+            state.enter(Stage::Running { run }, now);
             steps.push(Step::Pull {
                 run,
                 key,
-                attempt: track.attempts,
+                attempt: state.attempts,
                 limit,
             });
         }
     }
 
-    /// Who may start now, in order.
-    fn next_in_line(&self, entries: &BTreeMap<Key, Entry>, dry_run: bool) -> Vec<Key> {
+    /// Entries that may start now, in the order in which they start.
+    fn startable(&self, entries: &BTreeMap<Key, Entry>, dry_run: bool) -> Vec<Key> {
         let waiting = entries.iter().filter(|(_, entry)| entry.dry_run == dry_run);
-        line::in_order(waiting.filter_map(|(key, entry)| line::Waiting::of(entry, self.tracks.get(key)?)))
+        start_order::in_order(waiting.filter_map(|(key, entry)| start_order::Waiting::of(entry, self.states.get(key)?)))
     }
 
     fn start(&mut self, key: &Key, kind: Kind) -> u64 {
@@ -360,42 +360,42 @@ impl Board {
         self.last_run
     }
 
-    fn start_chores(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
-        let Some(holdings) = &self.holdings else {
+    fn start_pin_ops(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
+        let Some(inventory) = &self.inventory else {
             return;
         };
-        let mut wanted = holdings.wanted(entries, &self.tracks);
-        self.chores_failed
-            .retain(|chore, (until, _)| *until > now && wanted.chores.contains_key(chore));
-        for (chore, key) in &wanted.chores {
-            if let (Some((_, note)), Some(key)) = (self.chores_failed.get(chore), key) {
-                wanted.notes.insert(key.clone(), note.clone());
+        let mut plan = inventory.plan(entries, &self.states);
+        self.pin_ops_failed
+            .retain(|pin_op, (until, _)| *until > now && plan.pin_ops.contains_key(pin_op));
+        for (pin_op, key) in &plan.pin_ops {
+            if let (Some((_, note)), Some(key)) = (self.pin_ops_failed.get(pin_op), key) {
+                plan.notes.insert(key.clone(), note.clone());
                 continue;
             }
-            let settled = self.chores_failed.contains_key(chore) || self.chores_done.contains_key(chore);
-            if !settled && self.chores_running.insert(chore.clone()) {
-                steps.push(Step::Chore(chore.clone()));
+            let settled = self.pin_ops_failed.contains_key(pin_op) || self.pin_ops_done.contains_key(pin_op);
+            if !settled && self.pin_ops_running.insert(pin_op.clone()) {
+                steps.push(Step::PinOp(pin_op.clone()));
             }
         }
-        for (key, track) in self
-            .tracks
+        for (key, state) in self
+            .states
             .iter_mut()
-            .filter(|(_, track)| track.stage == Stage::Done(Phase::Succeeded))
+            .filter(|(_, state)| state.stage == Stage::Done(Phase::Succeeded))
         {
             if entries.get(key).is_some_and(|entry| !entry.dry_run) {
-                let note = wanted.notes.remove(key);
-                if track.note != note {
-                    track.note = note;
-                    track.changed = now;
+                let note = plan.notes.remove(key);
+                if state.note != note {
+                    state.note = note;
+                    state.changed = now;
                 }
             }
         }
     }
 }
 
-/// The end of the line, for whoever comes now; whoever comes out of a pause came when it ended.
-fn in_line(track: &Track, now: Duration) -> Stage {
-    let since = match track.stage {
+/// The queued stage. An entry that comes out of a pause has waited since the end of that pause.
+fn queued(state: &EntryState, now: Duration) -> Stage {
+    let since = match state.stage {
         Stage::Look { until } => until,
         _ => now,
     };

@@ -11,7 +11,7 @@ use tokio::fs;
 use crate::pull::Failure;
 
 /// Fails if no container can start from the image. A runtime that does not tell what it is built for leaves that open.
-pub(crate) async fn refuse_useless(
+pub(crate) async fn require_usable(
     runtime: &dyn ImageRuntime,
     image: &ImageRef,
     binfmt_dir: &Path,

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use larder_api::node_image::{AgentStatus, ImageStatus};
-use larder_planner::node::Shown;
+use larder_planner::node::TimedStatus;
 
 use super::*;
 
@@ -26,12 +26,12 @@ fn status(tags: &[ImageTagStatus]) -> NodeImageStatus {
     }
 }
 
-fn wanted(status: &NodeImageStatus, due: u64) -> Wanted {
+fn wanted(status: &NodeImageStatus, due: u64) -> DesiredStatus {
     let keys: Vec<Key> = tags(status).into_keys().collect();
-    Wanted {
+    DesiredStatus {
         uid: "uid".into(),
         generation: 1,
-        shown: Shown {
+        entries: TimedStatus {
             status: status.clone(),
             due: keys.iter().map(|key| (key.clone(), at(due))).collect(),
             progress: keys.iter().map(|key| (key.clone(), at(10))).collect(),
@@ -41,8 +41,8 @@ fn wanted(status: &NodeImageStatus, due: u64) -> Wanted {
     }
 }
 
-fn seen(version: &str, status: Option<&NodeImageStatus>) -> Seen {
-    Seen {
+fn observed(version: &str, status: Option<&NodeImageStatus>) -> ObservedNodeImage {
+    ObservedNodeImage {
         uid: "uid".into(),
         resource_version: version.into(),
         rest_bytes: 0,
@@ -50,49 +50,52 @@ fn seen(version: &str, status: Option<&NodeImageStatus>) -> Seen {
     }
 }
 
-fn desk(status: Option<&NodeImageStatus>) -> Desk {
-    let mut desk = Desk::default();
-    desk.take_seen(Some(seen("5", status)));
-    desk
+fn schedule(status: Option<&NodeImageStatus>) -> WriteSchedule {
+    let mut schedule = WriteSchedule::default();
+    schedule.take_observed(Some(observed("5", status)));
+    schedule
 }
 
 #[test]
 fn what_the_api_shows_already_is_not_written() {
     let status = status(&[tag("1", "Succeeded", 5)]);
-    assert_eq!(desk(Some(&status)).due(&wanted(&status, 0), &status, at(9)), None);
+    assert_eq!(schedule(Some(&status)).due(&wanted(&status, 0), &status, at(9)), None);
 }
 
 #[test]
 fn a_new_phase_is_due_when_the_board_says() {
     let before = status(&[tag("1", "Waiting", 0)]);
     let after = status(&[tag("1", "Pulling", 0)]);
-    assert_eq!(desk(Some(&before)).due(&wanted(&after, 7), &after, at(6)), Some(at(7)));
+    assert_eq!(
+        schedule(Some(&before)).due(&wanted(&after, 7), &after, at(6)),
+        Some(at(7))
+    );
 }
 
 #[test]
 fn bytes_wait_for_their_turn_and_go_along_with_anything_else() {
     let before = status(&[tag("1", "Pulling", 1)]);
     let after = status(&[tag("1", "Pulling", 2)]);
-    let mut desk = desk(None);
-    desk.written(&wanted(&before, 0), seen("6", Some(&before)), at(100));
-    let due = desk.due(&wanted(&after, 0), &after, at(101)).unwrap();
+    let mut schedule = schedule(None);
+    schedule.written(&wanted(&before, 0), observed("6", Some(&before)), at(100));
+    let due = schedule.due(&wanted(&after, 0), &after, at(101)).unwrap();
     assert!((at(108)..=at(112)).contains(&due), "{due:?}");
     assert_eq!(
-        desk.due(&wanted(&after, 0), &after, at(102)),
+        schedule.due(&wanted(&after, 0), &after, at(102)),
         Some(due),
         "the moment does not move"
     );
     let more = status(&[tag("1", "Pulling", 2), tag("2", "Failed", 0)]);
-    assert_eq!(desk.due(&wanted(&more, 101), &more, at(101)), Some(at(101)));
+    assert_eq!(schedule.due(&wanted(&more, 101), &more, at(101)), Some(at(101)));
 }
 
 #[test]
 fn entries_that_leave_are_gathered() {
     let before = status(&[tag("1", "Succeeded", 1), tag("2", "Succeeded", 1)]);
     let after = status(&[]);
-    let mut desk = desk(Some(&before));
-    assert_eq!(desk.due(&wanted(&after, 0), &after, at(10)), Some(at(12)));
-    assert_eq!(desk.due(&wanted(&after, 0), &after, at(11)), Some(at(12)));
+    let mut schedule = schedule(Some(&before));
+    assert_eq!(schedule.due(&wanted(&after, 0), &after, at(10)), Some(at(12)));
+    assert_eq!(schedule.due(&wanted(&after, 0), &after, at(11)), Some(at(12)));
 }
 
 #[test]
@@ -104,63 +107,71 @@ fn the_key_is_published_soon_and_the_time_of_day_never_by_itself() {
         }),
         ..NodeImageStatus::default()
     };
-    let mut desk = desk(None);
-    let due = desk.due(&wanted(&with_key, 0), &with_key, at(10)).unwrap();
+    let mut schedule = schedule(None);
+    let due = schedule.due(&wanted(&with_key, 0), &with_key, at(10)).unwrap();
     assert_eq!(due, at(10) + GATHER_AGENT);
-    desk.written(&wanted(&with_key, 0), seen("6", Some(&with_key)), at(11));
+    schedule.written(&wanted(&with_key, 0), observed("6", Some(&with_key)), at(11));
     with_key.agent.as_mut().unwrap().last_seen = Some(crate::clock::Clock::of_this_machine().wall());
-    assert_eq!(desk.due(&wanted(&with_key, 0), &with_key, at(99)), None);
+    assert_eq!(schedule.due(&wanted(&with_key, 0), &with_key, at(99)), None);
 }
 
 #[test]
 fn an_event_from_before_our_own_write_is_old_news() {
     let before = status(&[tag("1", "Pulling", 0)]);
     let after = status(&[tag("1", "Succeeded", 0)]);
-    let mut desk = desk(Some(&before));
-    desk.written(&wanted(&after, 0), seen("9", Some(&after)), at(1));
-    desk.take_seen(Some(seen("8", Some(&before))));
-    assert_eq!(desk.due(&wanted(&after, 0), &after, at(2)), None);
-    desk.take_seen(Some(seen("10", Some(&before))));
+    let mut schedule = schedule(Some(&before));
+    schedule.written(&wanted(&after, 0), observed("9", Some(&after)), at(1));
+    schedule.take_observed(Some(observed("8", Some(&before))));
+    assert_eq!(schedule.due(&wanted(&after, 0), &after, at(2)), None);
+    schedule.take_observed(Some(observed("10", Some(&before))));
     assert!(
-        desk.due(&wanted(&after, 0), &after, at(2)).is_some(),
-        "somebody changed it: it is put right"
+        schedule.due(&wanted(&after, 0), &after, at(2)).is_some(),
+        "another client changed it: it is put right"
     );
 }
 
 #[test]
 fn another_object_is_seen_as_it_is() {
     let after = status(&[tag("1", "Succeeded", 0)]);
-    let mut desk = desk(None);
-    desk.written(&wanted(&after, 0), seen("9", Some(&after)), at(1));
-    let mut fresh = seen("2", None);
+    let mut schedule = schedule(None);
+    schedule.written(&wanted(&after, 0), observed("9", Some(&after)), at(1));
+    let mut fresh = observed("2", None);
     fresh.uid = "made anew".into();
-    desk.take_seen(Some(fresh.clone()));
-    assert_eq!(desk.seen(), Some(&fresh));
+    schedule.take_observed(Some(fresh.clone()));
+    assert_eq!(schedule.observed(), Some(&fresh));
 }
 
 #[test]
 fn an_order_that_came_and_went_is_answered_by_a_sign_of_life() {
     let status = status(&[tag("1", "Succeeded", 5)]);
-    let at_generation = |generation: i64| Wanted {
+    let at_generation = |generation: i64| DesiredStatus {
         generation,
         ..wanted(&status, 0)
     };
-    let mut desk = desk(Some(&status));
+    let mut schedule = schedule(Some(&status));
     assert_eq!(
-        desk.due(&at_generation(4), &status, at(1)),
+        schedule.due(&at_generation(4), &status, at(1)),
         None,
         "this is where it begins"
     );
     assert_eq!(
-        desk.due(&at_generation(5), &status, at(2)),
+        schedule.due(&at_generation(5), &status, at(2)),
         None,
         "a change that asks for nothing"
     );
-    let due = desk.due(&at_generation(6), &status, at(3));
+    let due = schedule.due(&at_generation(6), &status, at(3));
     assert_eq!(due, Some(at(3) + GATHER_MISSED));
-    desk.written(&at_generation(6), seen("9", Some(&status)), at(4));
-    assert_eq!(desk.due(&at_generation(6), &status, at(5)), None, "one write is enough");
-    assert_eq!(desk.due(&at_generation(2), &status, at(6)), None, "etcd was restored");
-    assert_eq!(desk.due(&at_generation(3), &status, at(7)), None);
-    assert!(desk.due(&at_generation(4), &status, at(8)).is_some());
+    schedule.written(&at_generation(6), observed("9", Some(&status)), at(4));
+    assert_eq!(
+        schedule.due(&at_generation(6), &status, at(5)),
+        None,
+        "one write is enough"
+    );
+    assert_eq!(
+        schedule.due(&at_generation(2), &status, at(6)),
+        None,
+        "etcd was restored"
+    );
+    assert_eq!(schedule.due(&at_generation(3), &status, at(7)), None);
+    assert!(schedule.due(&at_generation(4), &status, at(8)).is_some());
 }

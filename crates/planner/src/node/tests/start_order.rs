@@ -1,4 +1,4 @@
-//! Who starts first.
+//! The order in which queued entries start.
 
 use larder_api::node_image::Claim;
 
@@ -20,15 +20,15 @@ fn placed(name: &str, job: Option<&str>, position: Option<i32>) -> ImageTagSpec 
 }
 
 /// The order in which one slot serves them.
-fn served(board: &mut Board) -> Vec<String> {
+fn served(scheduler: &mut NodeScheduler) -> Vec<String> {
     let mut order = Vec::new();
     for turn in 0..20 {
-        for step in board.decide(at(turn), &wall()) {
+        for step in scheduler.decide(at(turn), &wall()) {
             match step {
-                Step::Look { run, .. } => board.looked(run, Found::Absent, at(turn), &wall()),
+                Step::Look { run, .. } => scheduler.looked(run, Found::Absent, at(turn), &wall()),
                 Step::Pull { run, key, .. } => {
                     order.push(key.tag);
-                    board.ended(run, pulled("x"), at(turn), &wall());
+                    scheduler.ended(run, pulled("x"), at(turn), &wall());
                 }
                 _ => {}
             }
@@ -68,8 +68,8 @@ fn position(#[case] tags: &[(&str, Option<&str>, Option<i32>)], #[case] want: &[
         .map(|(name, job, position)| placed(name, *job, *position))
         .collect();
     let looked_up: Vec<ImageTagSpec> = fresh.iter().cloned().map(if_not_present).collect();
-    assert_eq!(served(&mut board(1, &fresh)), want, "pulled without a look");
-    assert_eq!(served(&mut board(1, &looked_up)), want, "pulled after a look");
+    assert_eq!(served(&mut scheduler(1, &fresh)), want, "pulled without a look");
+    assert_eq!(served(&mut scheduler(1, &looked_up)), want, "pulled after a look");
 }
 
 #[test]
@@ -80,23 +80,23 @@ fn a_job_orders_its_own_places_only() {
         placed("c", Some("j"), Some(4)),
         placed("d", Some("k"), Some(8)),
     ];
-    let started = pulls(&board(4, &two_jobs).decide(at(0), &wall()));
+    let started = pulls(&scheduler(4, &two_jobs).decide(at(0), &wall()));
     let names: Vec<String> = started.into_iter().map(|(_, tag)| tag).collect();
     assert_eq!(names, ["c", "d", "a", "b"]);
 }
 
 #[test]
 fn who_came_earlier_goes_first_whatever_the_position() {
-    let mut board = board(1, &[tag("busy")]);
-    board.decide(at(0), &wall());
+    let mut scheduler = scheduler(1, &[tag("busy")]);
+    scheduler.decide(at(0), &wall());
     let early = placed("early", Some("j"), Some(9));
-    board.orders(entries(&spec(&[tag("busy"), early.clone()])), None, at(1));
-    board.decide(at(1), &wall());
+    scheduler.take_orders(entries(&spec(&[tag("busy"), early.clone()])), None, at(1));
+    scheduler.decide(at(1), &wall());
     let late = placed("late", Some("j"), Some(0));
-    board.orders(entries(&spec(&[tag("busy"), early, late])), None, at(2));
-    board.decide(at(2), &wall());
-    board.ended(1, pulled("x"), at(3), &wall());
-    assert_eq!(pulls(&board.decide(at(3), &wall())), [(2, "early".to_owned())]);
+    scheduler.take_orders(entries(&spec(&[tag("busy"), early, late])), None, at(2));
+    scheduler.decide(at(2), &wall());
+    scheduler.ended(1, pulled("x"), at(3), &wall());
+    assert_eq!(pulls(&scheduler.decide(at(3), &wall())), [(2, "early".to_owned())]);
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn a_quick_answer_does_not_overtake_a_lower_position() {
     let first = if_not_present(placed("z", Some("j"), Some(0)));
     let second = if_not_present(placed("a", Some("j"), Some(1)));
     let stranger = if_not_present(placed("m", Some("k"), Some(3)));
-    let mut board = board(3, &[first, second, stranger]);
-    let looks = board.decide(at(0), &wall());
+    let mut scheduler = scheduler(3, &[first, second, stranger]);
+    let looks = scheduler.decide(at(0), &wall());
     let run_of = |name: &str| {
         let run = looks.iter().find_map(|step| match step {
             Step::Look { run, key } if key.tag == name => Some(*run),
@@ -113,55 +113,55 @@ fn a_quick_answer_does_not_overtake_a_lower_position() {
         });
         run.unwrap()
     };
-    board.looked(run_of("a"), Found::Absent, at(1), &wall());
-    board.looked(run_of("m"), Found::Absent, at(1), &wall());
+    scheduler.looked(run_of("a"), Found::Absent, at(1), &wall());
+    scheduler.looked(run_of("m"), Found::Absent, at(1), &wall());
     assert_eq!(
-        pulls(&board.decide(at(1), &wall())),
+        pulls(&scheduler.decide(at(1), &wall())),
         [(4, "m".to_owned())],
         "another job does not wait for it"
     );
-    board.looked(run_of("z"), Found::Absent, at(2), &wall());
+    scheduler.looked(run_of("z"), Found::Absent, at(2), &wall());
     assert_eq!(
-        pulls(&board.decide(at(2), &wall())),
+        pulls(&scheduler.decide(at(2), &wall())),
         [(5, "z".to_owned()), (6, "a".to_owned())]
     );
 }
 
 #[test]
-fn a_lower_position_that_is_there_already_holds_nobody_up() {
+fn a_lower_position_that_is_there_already_holds_up_no_other() {
     let first = if_not_present(placed("z", Some("j"), Some(0)));
     let second = if_not_present(placed("a", Some("j"), Some(1)));
-    let mut board = board(3, &[first, second]);
-    board.decide(at(0), &wall());
-    board.looked(1, Found::Absent, at(0), &wall());
-    assert!(pulls(&board.decide(at(0), &wall())).is_empty());
-    board.looked(2, Found::Present(Image::default()), at(0), &wall());
-    assert_eq!(pulls(&board.decide(at(0), &wall())), [(3, "a".to_owned())]);
+    let mut scheduler = scheduler(3, &[first, second]);
+    scheduler.decide(at(0), &wall());
+    scheduler.looked(1, Found::Absent, at(0), &wall());
+    assert!(pulls(&scheduler.decide(at(0), &wall())).is_empty());
+    scheduler.looked(2, Found::Present(Image::default()), at(0), &wall());
+    assert_eq!(pulls(&scheduler.decide(at(0), &wall())), [(3, "a".to_owned())]);
 }
 
 #[test]
-fn a_look_without_answer_holds_nobody_up() {
+fn a_look_without_answer_holds_up_no_other() {
     let first = if_not_present(placed("z", Some("j"), Some(0)));
     let second = if_not_present(placed("a", Some("j"), Some(1)));
-    let mut board = board(3, &[first, second]);
-    board.decide(at(0), &wall());
-    board.looked(1, Found::Absent, at(0), &wall());
-    board.looked(2, Found::Unknown(Reason::RuntimeDown, "away".into()), at(0), &wall());
-    assert_eq!(pulls(&board.decide(at(0), &wall())), [(3, "a".to_owned())]);
+    let mut scheduler = scheduler(3, &[first, second]);
+    scheduler.decide(at(0), &wall());
+    scheduler.looked(1, Found::Absent, at(0), &wall());
+    scheduler.looked(2, Found::Unknown(Reason::RuntimeDown, "away".into()), at(0), &wall());
+    assert_eq!(pulls(&scheduler.decide(at(0), &wall())), [(3, "a".to_owned())]);
 }
 
 #[test]
 fn who_waited_longest_goes_first() {
-    let mut board = Board::new(1);
-    board.orders(entries(&spec(&[tag("z")])), None, at(0));
-    board.decide(at(0), &wall());
-    board.orders(entries(&spec(&[tag("z"), tag("m")])), None, at(1));
-    board.orders(entries(&spec(&[tag("z"), tag("m"), tag("a")])), None, at(2));
+    let mut scheduler = NodeScheduler::new(1);
+    scheduler.take_orders(entries(&spec(&[tag("z")])), None, at(0));
+    scheduler.decide(at(0), &wall());
+    scheduler.take_orders(entries(&spec(&[tag("z"), tag("m")])), None, at(1));
+    scheduler.take_orders(entries(&spec(&[tag("z"), tag("m"), tag("a")])), None, at(2));
     let mut order = Vec::new();
     for run in 1..=3 {
-        board.ended(run, pulled("x"), at(2 + run), &wall());
+        scheduler.ended(run, pulled("x"), at(2 + run), &wall());
         order.extend(
-            pulls(&board.decide(at(2 + run), &wall()))
+            pulls(&scheduler.decide(at(2 + run), &wall()))
                 .into_iter()
                 .map(|(_, tag)| tag),
         );
@@ -171,11 +171,11 @@ fn who_waited_longest_goes_first() {
 
 #[test]
 fn a_try_after_a_pause_goes_behind_those_who_came_meanwhile() {
-    let mut board = Board::new(1);
-    board.orders(entries(&spec(&[tag("bad")])), None, at(0));
-    board.decide(at(0), &wall());
-    board.ended(1, failed(Reason::Dns), at(10), &wall());
-    board.orders(entries(&spec(&[tag("bad"), tag("new")])), None, at(10));
-    assert_eq!(pulls(&board.decide(at(10), &wall())), [(2, "new".to_owned())]);
-    assert!(pulls(&board.decide(at(20), &wall())).is_empty());
+    let mut scheduler = NodeScheduler::new(1);
+    scheduler.take_orders(entries(&spec(&[tag("bad")])), None, at(0));
+    scheduler.decide(at(0), &wall());
+    scheduler.ended(1, failed(Reason::Dns), at(10), &wall());
+    scheduler.take_orders(entries(&spec(&[tag("bad"), tag("new")])), None, at(10));
+    assert_eq!(pulls(&scheduler.decide(at(10), &wall())), [(2, "new".to_owned())]);
+    assert!(pulls(&scheduler.decide(at(20), &wall())).is_empty());
 }

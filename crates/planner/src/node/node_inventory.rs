@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use larder_model::{ByteSize, ImageRef, Reason};
 
-use super::track::Note;
-use super::{Entry, Key, Track};
+use super::entry_state::Note;
+use super::{Entry, EntryState, Key};
 
 /// What the runtime holds, as of one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Holdings {
+pub struct NodeInventory {
     /// When it was asked, on the node's steady clock.
     pub taken: Duration,
     /// Every name by tag or digest, with the id and the size of the image behind it.
@@ -41,7 +41,7 @@ pub struct OwnName {
 
 /// Something to do to the runtime's names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Chore {
+pub enum PinOp {
     /// Keep this image.
     Pin(ImageRef),
     /// Keep it no longer.
@@ -50,7 +50,7 @@ pub enum Chore {
     Alias(ImageRef, ImageRef),
 }
 
-impl fmt::Display for Chore {
+impl fmt::Display for PinOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pin(image) => write!(f, "pin {image}"),
@@ -61,64 +61,63 @@ impl fmt::Display for Chore {
 }
 
 /// For each second name the entry whose image bears it, and where that entry stands.
-type Bearers<'a> = BTreeMap<&'a ImageRef, (&'a Key, &'a Track)>;
+type Bearers<'a> = BTreeMap<&'a ImageRef, (&'a Key, &'a EntryState)>;
 
-/// What is to be done, and what cannot be.
+/// The operations that are to be done, and notes about those that cannot be.
 #[derive(Default)]
-pub(super) struct Wanted {
-    pub(super) chores: BTreeMap<Chore, Option<Key>>,
+pub(super) struct PinPlan {
+    pub(super) pin_ops: BTreeMap<PinOp, Option<Key>>,
     pub(super) notes: BTreeMap<Key, Note>,
 }
 
-impl Holdings {
-    pub(super) fn wanted(&self, entries: &BTreeMap<Key, Entry>, tracks: &BTreeMap<Key, Track>) -> Wanted {
-        let mut wanted = Wanted::default();
-        let bearers = self.bearers(entries, tracks);
+impl NodeInventory {
+    pub(super) fn plan(&self, entries: &BTreeMap<Key, Entry>, states: &BTreeMap<Key, EntryState>) -> PinPlan {
+        let mut plan = PinPlan::default();
+        let bearers = self.bearers(entries, states);
         let mut pinned: BTreeSet<&ImageRef> = BTreeSet::new();
         for (key, entry) in entries.iter().filter(|(_, entry)| !entry.dry_run) {
-            let (Ok(image), Some(track)) = (&entry.image, tracks.get(key)) else {
+            let (Ok(image), Some(state)) = (&entry.image, states.get(key)) else {
                 continue;
             };
             if entry.pin {
                 pinned.insert(image);
             }
-            if !self.shows(image, track) {
+            if !self.shows(image, state) {
                 continue;
             }
             if let Some(alias) = &entry.alias {
-                self.want_alias((key, image, track), alias, &bearers, &mut wanted);
+                self.want_alias((key, image, state), alias, &bearers, &mut plan);
             }
             if entry.pin {
-                self.want_pin(key, image, track, &mut wanted);
+                self.want_pin(key, image, state, &mut plan);
             }
         }
         let pins = self.own.iter().filter(|own| own.alias.is_none());
         let left_over = pins.filter(|own| !pinned.contains(&own.image));
-        wanted
-            .chores
-            .extend(left_over.map(|own| (Chore::Unpin(own.image.clone()), None)));
-        wanted
+        plan.pin_ops
+            .extend(left_over.map(|own| (PinOp::Unpin(own.image.clone()), None)));
+        plan
     }
 
-    /// What vanished a moment ago, or is not in this picture yet, is looked at with the next one.
-    fn shows(&self, image: &ImageRef, track: &Track) -> bool {
-        track.is_there() && self.names.contains_key(image)
+    /// What vanished a moment ago, or is not in this inventory yet, is looked at with the next one.
+    fn shows(&self, image: &ImageRef, state: &EntryState) -> bool {
+        state.is_there() && self.names.contains_key(image)
     }
 
     /// Which entry gives its image a name that several ask for: the one that did so last, else the first. Were it each in
     /// turn, the name would never come to rest.
-    fn bearers<'a>(&self, entries: &'a BTreeMap<Key, Entry>, tracks: &'a BTreeMap<Key, Track>) -> Bearers<'a> {
+    fn bearers<'a>(&self, entries: &'a BTreeMap<Key, Entry>, states: &'a BTreeMap<Key, EntryState>) -> Bearers<'a> {
         let mut bearers = Bearers::new();
         for (key, entry) in entries.iter().filter(|(_, entry)| !entry.dry_run) {
-            let (Ok(image), Some(Ok(name)), Some(track)) = (&entry.image, &entry.alias, tracks.get(key)) else {
+            let (Ok(image), Some(Ok(name)), Some(state)) = (&entry.image, &entry.alias, states.get(key)) else {
                 continue;
             };
-            if !self.shows(image, track) {
+            if !self.shows(image, state) {
                 continue;
             }
             let bears_it = |own: &OwnName| own.image == *image && own.alias.as_ref() == Some(name);
             if !bearers.contains_key(name) || self.own.iter().any(bears_it) {
-                bearers.insert(name, (key, track));
+                bearers.insert(name, (key, state));
             }
         }
         bearers
@@ -126,16 +125,16 @@ impl Holdings {
 
     fn want_alias(
         &self,
-        (key, image, track): (&Key, &ImageRef, &Track),
+        (key, image, state): (&Key, &ImageRef, &EntryState),
         alias: &Result<ImageRef, String>,
         bearers: &Bearers<'_>,
-        wanted: &mut Wanted,
+        plan: &mut PinPlan,
     ) {
         let name = match alias {
             Ok(name) if name == image => return,
             Ok(name) => name,
             Err(why) => {
-                wanted.note(
+                plan.note(
                     key,
                     Some(Reason::InvalidReference),
                     format!("The image is there, but has no second name: {why}"),
@@ -144,14 +143,14 @@ impl Holdings {
             }
         };
         if let Some(why) = &self.no_alias {
-            wanted.note(
+            plan.note(
                 key,
                 Some(Reason::NodeUnsuitable),
                 format!("The image is there, but not under the name {name}: {why}"),
             );
         } else if let Some((bearer, other)) = bearers.get(name).filter(|(bearer, _)| *bearer != key) {
-            if other.digest.is_none() || other.digest != track.digest {
-                wanted.note(
+            if other.digest.is_none() || other.digest != state.digest {
+                plan.note(
                     key,
                     None,
                     format!(
@@ -160,49 +159,48 @@ impl Holdings {
                     ),
                 );
             }
-        } else if !self.has(image, Some(name), track) {
-            wanted
-                .chores
-                .insert(Chore::Alias(image.clone(), name.clone()), Some(key.clone()));
+        } else if !self.has(image, Some(name), state) {
+            plan.pin_ops
+                .insert(PinOp::Alias(image.clone(), name.clone()), Some(key.clone()));
         }
     }
 
-    fn want_pin(&self, key: &Key, image: &ImageRef, track: &Track, wanted: &mut Wanted) {
-        if self.has(image, None, track) {
+    fn want_pin(&self, key: &Key, image: &ImageRef, state: &EntryState, plan: &mut PinPlan) {
+        if self.has(image, None, state) {
             return;
         }
         if let Some(why) = &self.no_pin {
-            wanted.note(
+            plan.note(
                 key,
                 Some(Reason::NodeUnsuitable),
                 format!("The image is there, but not pinned: {why}"),
             );
             return;
         }
-        match self.beyond_budget(image, &wanted.chores) {
-            Some(message) => wanted.note(key, Some(Reason::NoSpace), message),
+        match self.beyond_budget(image, &plan.pin_ops) {
+            Some(message) => plan.note(key, Some(Reason::NoSpace), message),
             None => {
-                wanted.chores.insert(Chore::Pin(image.clone()), Some(key.clone()));
+                plan.pin_ops.insert(PinOp::Pin(image.clone()), Some(key.clone()));
             }
         }
     }
 
     /// Whether our name is there and points to where the tag points now.
-    fn has(&self, image: &ImageRef, alias: Option<&ImageRef>, track: &Track) -> bool {
+    fn has(&self, image: &ImageRef, alias: Option<&ImageRef>, state: &EntryState) -> bool {
         self.own.iter().any(|own| {
             own.image == *image
                 && own.alias.as_ref() == alias
-                && track.digest.as_ref().is_none_or(|digest| *digest == own.digest)
+                && state.digest.as_ref().is_none_or(|digest| *digest == own.digest)
         })
     }
 
     /// Why there is no room for this pin, beside those that are there and those that are about to be.
-    fn beyond_budget(&self, image: &ImageRef, chores: &BTreeMap<Chore, Option<Key>>) -> Option<String> {
+    fn beyond_budget(&self, image: &ImageRef, pin_ops: &BTreeMap<PinOp, Option<Key>>) -> Option<String> {
         let budget = self.pin_budget?;
         let pins = self.own.iter().filter(|own| own.alias.is_none()).map(|own| &own.image);
-        let to_come = chores.keys().filter_map(|chore| match chore {
-            Chore::Pin(image) => Some(image),
-            Chore::Unpin(_) | Chore::Alias(..) => None,
+        let to_come = pin_ops.keys().filter_map(|pin_op| match pin_op {
+            PinOp::Pin(image) => Some(image),
+            PinOp::Unpin(_) | PinOp::Alias(..) => None,
         });
         let pinned: BTreeMap<&str, ByteSize> = pins
             .chain(to_come)
@@ -221,7 +219,7 @@ impl Holdings {
     }
 }
 
-impl Wanted {
+impl PinPlan {
     fn note(&mut self, key: &Key, reason: Option<Reason>, message: String) {
         self.notes.insert(key.clone(), Note { reason, message });
     }

@@ -51,7 +51,7 @@ pub enum Stage {
     },
     /// Waits for a slot.
     Queued {
-        /// Since when; who came first goes first.
+        /// Since when; the earliest starts first.
         since: Duration,
     },
     /// Being pulled.
@@ -74,7 +74,7 @@ pub struct Bytes {
 
 /// Where one entry stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Track {
+pub struct EntryState {
     /// The version that this is about.
     pub version: i64,
     /// When this version was first seen, on the node's steady clock.
@@ -111,7 +111,7 @@ pub struct Track {
     pub last_succeeded: Option<LastSucceeded>,
 }
 
-impl Track {
+impl EntryState {
     pub(super) fn new(version: i64, stage: Stage, now: Duration) -> Self {
         Self {
             version,
