@@ -238,7 +238,7 @@ impl Core {
             self.writes.send(Request::Secret(secret));
         }
         while self.writes.has_room(CallClass::Event)
-            && let Some(event) = self.engine.events().next()
+            && let Some(event) = self.engine.events().pop()
         {
             self.writes.send(Request::Event(event));
         }

@@ -50,7 +50,7 @@ impl EventRecorder {
     }
 
     /// The next Event to write.
-    pub fn next(&mut self) -> Option<NewEvent> {
+    pub fn pop(&mut self) -> Option<NewEvent> {
         self.queue.pop_front()
     }
 

@@ -10,6 +10,7 @@ use larder_controller::explain;
 use larder_model::{ImageRef, Reason};
 use larder_planner::SecretRef;
 use larder_planner::kubeedge::PrePull;
+use larder_planner::task::NodeTask;
 
 use crate::failure::Failure;
 use crate::fleet::Fleet;
@@ -135,7 +136,7 @@ impl PlanTargets {
         }
         let all: Vec<ImageRef> = tasks
             .iter()
-            .flat_map(|task| task.images())
+            .flat_map(NodeTask::images)
             .map(|image| image.image.clone())
             .collect();
         for image in &all {

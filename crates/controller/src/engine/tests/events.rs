@@ -7,7 +7,7 @@ use rstest::rstest;
 use super::*;
 
 fn recorded(engine: &mut Engine) -> Vec<NewEvent> {
-    std::iter::from_fn(|| engine.events().next()).collect()
+    std::iter::from_fn(|| engine.events().pop()).collect()
 }
 
 /// A node with an entry for nginx:1, or without one, and what it says about it.
