@@ -11,8 +11,13 @@ export PATH := $(shell tests/servers/setup path):$(PATH)
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# What container tests need of the machine; see tests/servers/prerequisites.
+.PHONY: test-prerequisites
+test-prerequisites:
+	@tests/servers/prerequisites rust lints go debian root
+
 .PHONY: test
-test: setup ## Run every check and every test, against real servers; installs what it needs
+test: test-prerequisites setup ## Run every check and every test, against real servers; installs what it needs
 	cargo fetch --locked --quiet
 	cargo xtask codegen --check
 	cargo xtask layers
@@ -24,16 +29,18 @@ test: setup ## Run every check and every test, against real servers; installs wh
 	cargo test --workspace --locked --doc --quiet
 
 .PHONY: test-cluster
-test-cluster: setup ## Of these, only the tests that install the chart into clusters with real kubelets
+test-cluster: test-prerequisites setup ## Of these, only the tests that install the chart into clusters with real kubelets
 	cargo nextest run --package larder-cluster --locked --no-fail-fast
 
 .PHONY: setup
 setup: ## Install the servers and tools that the tests need (make test does it too)
+	@tests/servers/prerequisites rust go debian
 	tests/servers/setup
 
 .PHONY: lint
 lint: ## Check formatting, lints, links in the documentation, dependencies and their licences
-	tests/servers/setup lint
+	@tests/servers/prerequisites rust lints compiler
+	tests/servers/setup only cargo-deny
 	cargo xtask codegen --check
 	cargo xtask layers
 	cargo fmt --all --check
@@ -47,6 +54,7 @@ fmt: ## Format the code
 
 .PHONY: build
 build: ## Build the release binaries into target/release
+	@tests/servers/prerequisites rust compiler
 	cargo build --workspace --release --bins --locked
 
 .PHONY: images
@@ -55,20 +63,21 @@ images: ## Build the container images, without a daemon, into target/images (ARC
 
 .PHONY: demo
 demo: ## Run everything on this machine: API server, controller, three nodes, a registry, the example jobs
+	@tests/servers/prerequisites rust compiler
 	cargo run --locked --package larder -- up --demo
 
 .PHONY: bench-agent
-bench-agent: setup ## Measure the agent: memory, latencies, overhead over a bare CRI call
+bench-agent: test-prerequisites setup ## Measure the agent: memory, latencies, overhead over a bare CRI call
 	cargo build --release --locked --package larder-agent-bin
 	cargo run --release --quiet --locked --package larder-agent-bin --example bench-agent
 
 .PHONY: bench-controller
-bench-controller: setup ## Measure the controller on up to 10,000 nodes, and write docs/benchmarks.md (ten minutes)
+bench-controller: test-prerequisites setup ## Measure the controller on up to 10,000 nodes, and write docs/benchmarks.md (ten minutes)
 	cargo build --release --locked --package larder-controller-bin
 	cargo run --release --quiet --locked --package larder-scale --example bench-controller
 
 .PHONY: soak
-soak: setup ## Kill every part at random moments of running jobs, 20 times each (seed printed; SEED=N repeats)
+soak: test-prerequisites setup ## Kill every part at random moments of running jobs, 20 times each (seed printed; SEED=N repeats)
 	cargo build --workspace --bins --locked
 	cargo run --locked --package larder-e2e --example soak -- 20 $(SEED)
 

@@ -33,9 +33,11 @@ pub(crate) fn cached(folder: &str, program: &str) -> Result<PathBuf> {
     present(cache_folder().join("servers").join(folder).join(program))
 }
 
-/// A program that a Debian package installs.
-pub(crate) fn packaged(path: &str) -> Result<PathBuf> {
-    present(PathBuf::from(path))
+/// A command that a Debian package installs, looked for as `tests/servers/setup` does.
+pub(crate) fn installed(command: &str) -> Result<PathBuf> {
+    let folders = variable("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).find_map(|folder| present(folder.join(command)).ok());
+    found.ok_or_else(|| Error::Missing { path: command.into() })
 }
 
 fn present(path: PathBuf) -> Result<PathBuf> {

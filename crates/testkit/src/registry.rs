@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 pub use self::access_log::Served;
 pub use self::push::Pushed;
-use crate::environment::{REGISTRY_DEBIAN, cached, packaged};
+use crate::environment::{REGISTRY_DEBIAN, cached, installed};
 use crate::{Lifetime, Port, Process, Program, Result, Scratch, command};
 
 const READY: Duration = Duration::from_secs(30);
@@ -158,7 +158,7 @@ impl Registry {
 
 /// The registry knows bcrypt only; the lowest cost, because it is paid with every request.
 async fn password_file(user: &str, password: &str) -> Result<Vec<u8>> {
-    let mut htpasswd = Command::new(packaged("/usr/bin/htpasswd")?);
+    let mut htpasswd = Command::new(installed("htpasswd")?);
     htpasswd.args(["-n", "-i", "-B", "-C", "4", user]);
     command::output_with_input("making a password file with htpasswd", htpasswd, password).await
 }

@@ -179,7 +179,7 @@ fn skopeo_reads_the_archives() {
     for (number, archive) in [packed(&[image()]), several].into_iter().enumerate() {
         let file = folder.path().join(format!("{number}.tar"));
         std::fs::write(&file, archive).unwrap();
-        let copied = std::process::Command::new("/usr/bin/skopeo")
+        let copied = std::process::Command::new("skopeo")
             .args(["copy", "--all", "--insecure-policy"])
             .arg(format!("oci-archive:{}", file.display()))
             .arg(format!(

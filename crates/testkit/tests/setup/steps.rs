@@ -1,0 +1,107 @@
+//! Each step, and what it leaves in the cache.
+
+use std::collections::BTreeMap;
+
+/// Every step of `tests/servers/setup` with its programs, and for each what the stand-ins write into it.
+const STEPS: &[(&str, &[(&str, &str)])] = &[
+    ("packages", &[]),
+    (
+        "kubernetes-client-debian",
+        &[("servers/kubernetes-client-debian/kubectl", "Debian's kubernetes-client")],
+    ),
+    (
+        "containerd-debian",
+        &[
+            ("servers/containerd-debian/containerd", "Debian's containerd"),
+            (
+                "servers/containerd-debian/containerd-shim-runc-v2",
+                "Debian's containerd",
+            ),
+            ("servers/containerd-debian/ctr", "Debian's containerd"),
+        ],
+    ),
+    ("etcd-debian", &[("servers/etcd-debian/etcd", "Debian's etcd-server")]),
+    ("runc-debian", &[("servers/runc-debian/runc", "Debian's runc")]),
+    (
+        "cni-debian",
+        &[
+            ("servers/cni-debian/bridge", "Debian's containernetworking-plugins"),
+            ("servers/cni-debian/host-local", "Debian's containernetworking-plugins"),
+            ("servers/cni-debian/loopback", "Debian's containernetworking-plugins"),
+        ],
+    ),
+    (
+        "docker-registry-debian",
+        &[(
+            "servers/docker-registry-debian/docker-registry",
+            "Debian's docker-registry",
+        )],
+    ),
+    (
+        "kubernetes",
+        &[
+            (
+                "servers/kubernetes-1.36.3/kube-apiserver",
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+            ),
+            (
+                "servers/kubernetes-1.36.3/kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+            ),
+            (
+                "servers/kubernetes-1.36.3/kube-scheduler",
+                "k8s.io/kubernetes/cmd/kube-scheduler",
+            ),
+            ("servers/kubernetes-1.36.3/kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+            ("servers/kubernetes-1.36.3/kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+        ],
+    ),
+    (
+        "containerd",
+        &[
+            (
+                "servers/containerd-2.4.2/containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd@v2.4.2",
+            ),
+            (
+                "servers/containerd-2.4.2/containerd-shim-runc-v2",
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@v2.4.2",
+            ),
+            (
+                "servers/containerd-2.4.2/ctr",
+                "github.com/containerd/containerd/v2/cmd/ctr@v2.4.2",
+            ),
+        ],
+    ),
+    (
+        "helm",
+        &[("servers/helm-3.22.0/helm", "helm.sh/helm/v3/cmd/helm@v3.22.0")],
+    ),
+    (
+        "pause",
+        &[("servers/pause-1/pause", "module larder.invalid/tests/servers/pause .")],
+    ),
+    (
+        "promtool",
+        &[(
+            "servers/prometheus-0.315.0/promtool",
+            "github.com/prometheus/prometheus/cmd/promtool",
+        )],
+    ),
+    ("cargo-nextest", &[("tools/bin/cargo-nextest", "cargo-nextest 0.9.151")]),
+    ("cargo-deny", &[("tools/bin/cargo-deny", "cargo-deny 0.20.2")]),
+];
+
+/// The names, in the order of the script.
+pub(crate) fn names() -> Vec<&'static str> {
+    STEPS.iter().map(|(name, _)| *name).collect()
+}
+
+/// What is in the cache after these steps.
+pub(crate) fn programs_of(steps: &[&str]) -> BTreeMap<String, String> {
+    let named = STEPS.iter().filter(|(name, _)| steps.contains(name));
+    named
+        .flat_map(|(_, programs)| programs.iter())
+        .map(|(path, source)| ((*path).to_owned(), (*source).to_owned()))
+        .collect()
+}
