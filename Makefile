@@ -11,20 +11,38 @@ export PATH := $(shell tests/servers/setup path):$(PATH)
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The commands below have an order.
+.NOTPARALLEL:
+
+# xtask as the whole workspace builds it. `cargo xtask` would compile most dependencies a second time, with other features.
+XTASK := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
+
 # What container tests need of the machine; see tests/servers/prerequisites.
 .PHONY: test-prerequisites
 test-prerequisites:
 	@tests/servers/prerequisites rust lints go debian root
 
-.PHONY: test
-test: test-prerequisites setup ## Run every check and every test, against real servers; installs what it needs
+.PHONY: static-checks
+static-checks:
 	cargo fetch --locked --quiet
-	cargo xtask codegen --check
-	cargo xtask layers
 	cargo fmt --all --check
+	cargo build --workspace --bin xtask --test crds --locked
+	$(XTASK) layers
+	$(XTASK) codegen --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo build --workspace --bins --locked
-	cargo xtask image --profile dev --output target/images/dev
+
+.PHONY: check-prerequisites
+check-prerequisites:
+	@tests/servers/prerequisites rust lints compiler
+
+.PHONY: check
+check: check-prerequisites static-checks ## Check formatting, lints, layers, generated files; run unit and property tests; no server, some minutes
+	LARDER_CACHE=/nonexistent cargo test --workspace --lib --bins --test crds --test setup --locked --quiet -- --skip real_servers::
+
+.PHONY: test
+test: test-prerequisites setup lint ## Run every check and every test, against real servers; installs what it needs
+	cargo build --workspace --bins --tests --locked
+	$(XTASK) image --profile dev --output target/images/dev
 	cargo nextest run --workspace --locked --no-fail-fast
 	cargo test --workspace --locked --doc --quiet
 
@@ -38,13 +56,8 @@ setup: ## Install the servers and tools that the tests need (make test does it t
 	tests/servers/setup
 
 .PHONY: lint
-lint: ## Check formatting, lints, links in the documentation, dependencies and their licences
-	@tests/servers/prerequisites rust lints compiler
+lint: check-prerequisites static-checks ## Check formatting, lints, links in the documentation, dependencies and their licences
 	tests/servers/setup only cargo-deny
-	cargo xtask codegen --check
-	cargo xtask layers
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error check bans licenses sources
 

@@ -195,4 +195,4 @@ async fn end(task: &'static str, mut handle: JoinHandle<()>, within: Duration) -
 }
 
 #[cfg(test)]
-mod tests;
+mod real_servers;

@@ -1,6 +1,5 @@
 use std::io::Read as _;
 
-use larder_testkit::{Containerd, ContainerdVersion};
 use serde_json::Value;
 
 use super::*;
@@ -171,51 +170,57 @@ fn the_list_of_parts_names_what_is_linked_and_nothing_else() {
     );
 }
 
-/// The program comes with what `tests/servers/setup` installs.
-#[test]
-fn skopeo_reads_the_archives() {
-    let folder = tempfile::tempdir().unwrap();
-    let several = packed(&[image(), of_arch(Arch::Arm64, b"other")]);
-    for (number, archive) in [packed(&[image()]), several].into_iter().enumerate() {
-        let file = folder.path().join(format!("{number}.tar"));
-        std::fs::write(&file, archive).unwrap();
-        let copied = std::process::Command::new("skopeo")
-            .args(["copy", "--all", "--insecure-policy"])
-            .arg(format!("oci-archive:{}", file.display()))
-            .arg(format!(
-                "dir:{}",
-                folder.path().join(format!("copy-{number}")).display()
-            ))
-            .output()
-            .unwrap();
-        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
-    }
-}
+/// Tests that need programs of `tests/servers/setup`; `make check` leaves them out.
+mod real_servers {
+    use larder_testkit::{Containerd, ContainerdVersion};
 
-/// As an administrator without a registry brings them onto a node, on the oldest containerd that is supported and the newest.
-#[tokio::test]
-async fn containerd_imports_the_archives() {
-    let folder = tempfile::tempdir().unwrap();
-    let several = packed(&[image(), of_arch(Arch::Arm64, b"other")]);
-    let archives = [
-        ("one.tar", packed(&[image()]), "linux/amd64"),
-        ("several.tar", several, "linux/amd64,linux/arm64"),
-    ];
-    for version in [ContainerdVersion::V1_6, ContainerdVersion::V2] {
-        let containerd = Containerd::start(version).await.unwrap();
-        for (name, archive, machines) in &archives {
-            let file = folder.path().join(name);
+    use super::*;
+
+    #[test]
+    fn skopeo_reads_the_archives() {
+        let folder = tempfile::tempdir().unwrap();
+        let several = packed(&[image(), of_arch(Arch::Arm64, b"other")]);
+        for (number, archive) in [packed(&[image()]), several].into_iter().enumerate() {
+            let file = folder.path().join(format!("{number}.tar"));
             std::fs::write(&file, archive).unwrap();
-            let arguments = ["images".as_ref(), "import".as_ref(), file.as_os_str()];
-            let imported = containerd.ctr(arguments).await.unwrap();
-            let complaint = String::from_utf8_lossy(&imported.stderr);
-            assert!(imported.status.success(), "{version:?} {name}: {complaint}");
-            let listed = containerd.ctr(["images", "ls"]).await.unwrap();
-            let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-            let reference = format!("docker.io/library/larder-controller:{} ", env!("CARGO_PKG_VERSION"));
-            let line = listed.lines().find(|line| line.starts_with(&reference));
-            let line = line.unwrap_or_else(|| panic!("{version:?} {name}: {listed}"));
-            assert!(line.contains(&format!(" {machines} ")), "{version:?} {name}: {line}");
+            let copied = std::process::Command::new("skopeo")
+                .args(["copy", "--all", "--insecure-policy"])
+                .arg(format!("oci-archive:{}", file.display()))
+                .arg(format!(
+                    "dir:{}",
+                    folder.path().join(format!("copy-{number}")).display()
+                ))
+                .output()
+                .unwrap();
+            assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        }
+    }
+
+    /// As an administrator without a registry brings them onto a node, on the oldest containerd that is supported and the newest.
+    #[tokio::test]
+    async fn containerd_imports_the_archives() {
+        let folder = tempfile::tempdir().unwrap();
+        let several = packed(&[image(), of_arch(Arch::Arm64, b"other")]);
+        let archives = [
+            ("one.tar", packed(&[image()]), "linux/amd64"),
+            ("several.tar", several, "linux/amd64,linux/arm64"),
+        ];
+        for version in [ContainerdVersion::V1_6, ContainerdVersion::V2] {
+            let containerd = Containerd::start(version).await.unwrap();
+            for (name, archive, machines) in &archives {
+                let file = folder.path().join(name);
+                std::fs::write(&file, archive).unwrap();
+                let arguments = ["images".as_ref(), "import".as_ref(), file.as_os_str()];
+                let imported = containerd.ctr(arguments).await.unwrap();
+                let complaint = String::from_utf8_lossy(&imported.stderr);
+                assert!(imported.status.success(), "{version:?} {name}: {complaint}");
+                let listed = containerd.ctr(["images", "ls"]).await.unwrap();
+                let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+                let reference = format!("docker.io/library/larder-controller:{} ", env!("CARGO_PKG_VERSION"));
+                let line = listed.lines().find(|line| line.starts_with(&reference));
+                let line = line.unwrap_or_else(|| panic!("{version:?} {name}: {listed}"));
+                assert!(line.contains(&format!(" {machines} ")), "{version:?} {name}: {line}");
+            }
         }
     }
 }

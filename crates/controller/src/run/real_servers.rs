@@ -1,3 +1,5 @@
+//! Leadership on a real kube-apiserver. `make check` leaves modules of this name out.
+
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use larder_testkit::{ControlPlane, unique_name, wait_until};
