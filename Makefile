@@ -15,7 +15,8 @@ help: ## List these targets
 .NOTPARALLEL:
 
 # xtask as the whole workspace builds it. `cargo xtask` would compile most dependencies a second time, with other features.
-XTASK := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+XTASK := $(TARGET)/debug/xtask
 
 # What container tests need of the machine; see tests/servers/prerequisites.
 .PHONY: test-prerequisites
@@ -43,7 +44,9 @@ check: check-prerequisites static-checks ## Check formatting, lints, layers, gen
 test: test-prerequisites setup lint ## Run every check and every test, against real servers; installs what it needs
 	cargo build --workspace --bins --tests --locked
 	$(XTASK) image --profile dev --output target/images/dev
+	rm -rf $(TARGET)/tmp/runtimes
 	cargo nextest run --workspace --locked --no-fail-fast
+	$(XTASK) runtimes --check
 	cargo test --workspace --locked --doc --quiet
 
 .PHONY: test-cluster

@@ -9,6 +9,7 @@ mod layers;
 mod manifests;
 mod monitoring;
 mod proto;
+mod runtimes;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Command {
     Image(image::ImageArguments),
     /// Check that dependencies between the crates point one way, and that no IO reaches the pure ones
     Layers,
+    /// Write the table of docs/runtimes.md from what the tests of crates/runtime saw
+    Runtimes(runtimes::RuntimesArguments),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +60,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
         }
         Command::Image(arguments) => image::run(root, arguments),
         Command::Layers => layers::run(root),
+        Command::Runtimes(arguments) => runtimes::run(root, arguments),
     }
 }
 

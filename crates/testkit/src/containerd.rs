@@ -13,7 +13,8 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
-use crate::environment::{CONTAINERD, CONTAINERD_DEBIAN, cached};
+use crate::environment::{CONTAINERD, CONTAINERD_1_7, CONTAINERD_DEBIAN, cached, require_root};
+use crate::scratch::mount_memory;
 use crate::{Error, Lifetime, Process, Program, Result, Scratch, command};
 
 const READY: Duration = Duration::from_mins(1);
@@ -26,6 +27,8 @@ const CRI_NAMESPACE: &str = "k8s.io";
 pub enum ContainerdVersion {
     /// 1.6, from Debian's packages: the oldest that is supported.
     V1_6,
+    /// 1.7, built from its Go module: the last release before 2.0.
+    V1_7,
     /// 2.4, built from its Go module.
     V2,
 }
@@ -34,6 +37,7 @@ impl ContainerdVersion {
     fn program(self, name: &str) -> Result<PathBuf> {
         match self {
             Self::V1_6 => cached(CONTAINERD_DEBIAN, name),
+            Self::V1_7 => cached(CONTAINERD_1_7, name),
             Self::V2 => cached(CONTAINERD, name),
         }
     }
@@ -77,19 +81,12 @@ impl Containerd {
 
     /// Starts a containerd and waits until CRI answers. Needs root, as containerd itself does.
     pub async fn start_with(options: ContainerdOptions) -> Result<Self> {
-        if !rustix::process::geteuid().is_root() {
-            let doing = "starting containerd, which works for root only: run these tests as root".into();
-            return Err(Error::Io {
-                doing,
-                source: std::io::ErrorKind::PermissionDenied.into(),
-            });
-        }
+        require_root("containerd")?;
         let version = options.version;
         let path = version.program("containerd")?;
         let scratch = Scratch::create("containerd")?;
         for folder in ["root", "state", "certs.d"] {
-            let folder = scratch.join(folder);
-            std::fs::create_dir(&folder).map_err(Error::io(format!("making {}", folder.display())))?;
+            scratch.create_folder(folder)?;
         }
         if let Some(size) = options.disk_size {
             mount_memory(&scratch.join("root"), size).await?;
@@ -209,15 +206,4 @@ impl Containerd {
         };
         self.process.wait_ready(READY, ready).await
     }
-}
-
-/// A file system in memory with a limit. [`Scratch`] unmounts it.
-async fn mount_memory(place: &Path, size: u64) -> Result<()> {
-    let mut mount = Command::new("mount");
-    mount
-        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-        .arg(place);
-    command::output("mounting a small disk for containerd (needs root)", mount)
-        .await
-        .map(drop)
 }

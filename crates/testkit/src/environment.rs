@@ -27,6 +27,16 @@ pub(crate) const HELM: &str = "helm-3.22.0";
 pub(crate) const PROMETHEUS: &str = "prometheus-0.315.0";
 /// The current containerd, built by the same script.
 pub(crate) const CONTAINERD: &str = "containerd-2.4.2";
+/// The last of containerd's releases before 2.0, built by the same script.
+pub(crate) const CONTAINERD_1_7: &str = "containerd-1.7.28";
+/// CRI-O, built by the same script.
+pub(crate) const CRI_O: &str = "cri-o-1.34.0";
+/// Debian's conmon, without which CRI-O does not start, unpacked by the same script.
+pub(crate) const CONMON_DEBIAN: &str = "conmon-debian";
+/// Debian's Docker 20.10, unpacked by the same script.
+pub(crate) const DOCKER_DEBIAN: &str = "docker-debian";
+/// CRI for Docker, built by the same script.
+pub(crate) const CRI_DOCKERD: &str = "cri-dockerd-0.3.14";
 
 /// A program of the test bed that stands in the cache folder, for example `kubernetes-1.36.3/kubectl`.
 pub(crate) fn cached(folder: &str, program: &str) -> Result<PathBuf> {
@@ -46,6 +56,17 @@ fn present(path: PathBuf) -> Result<PathBuf> {
     } else {
         Err(Error::Missing { path })
     }
+}
+
+/// An error for users that cannot start this server.
+pub(crate) fn require_root(server: &str) -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Error::Io {
+        doing: format!("starting {server}, which works for root only: run these tests as root"),
+        source: std::io::ErrorKind::PermissionDenied.into(),
+    })
 }
 
 /// The same rule as in `tests/servers/setup`.

@@ -1,5 +1,5 @@
-//! Real servers for tests: one call each starts a private Kubernetes control plane, a containerd or an image registry
-//! on loopback, with free ports and a folder of its own, and stops it again.
+//! Real servers for tests: one call each starts a private Kubernetes control plane, a container runtime or an image
+//! registry on loopback, with free ports and a folder of its own, and stops it again.
 //!
 //! What this crate promises:
 //!
@@ -12,11 +12,15 @@
 //! It knows no other crate of Larder but the sample images, so that every one of them can use it in its tests.
 
 mod command;
+mod container_runtime;
 mod containerd;
 mod control_plane;
+mod cri_o;
 mod cri_proxy;
+mod docker;
 mod environment;
 mod error;
+mod grpc;
 mod helm;
 mod kubectl;
 mod metaserver;
@@ -30,10 +34,12 @@ mod scratch;
 mod throttle;
 mod wait;
 
+pub use container_runtime::{ContainerRuntime, RuntimeKind, RuntimeOptions};
 pub use containerd::{Containerd, ContainerdOptions, ContainerdVersion};
 pub use control_plane::{Access, ControlPlane, Options};
 pub use cri_proxy::{Call, CriProxy};
 pub use error::Error;
+pub use grpc::grpc_call;
 pub use helm::helm;
 pub use kubectl::{Kubectl, kubectl, kubectl_edit};
 pub use larder_sample_images as image;

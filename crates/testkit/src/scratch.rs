@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::environment::data_folder;
 use crate::process::Lifetime;
-use crate::{Error, Result};
+use crate::{Error, Result, command};
 
 /// Waits like the watchdog of a server, then removes the folder: first what is mounted below it, then the cgroups that
 /// have its name, then the files. The servers die in the same moment, so a file may still appear during the first try.
@@ -74,6 +74,12 @@ impl Scratch {
         self.path.join(name)
     }
 
+    /// Makes an empty folder inside.
+    pub(crate) fn create_folder(&self, name: &str) -> Result<()> {
+        let folder = self.path.join(name);
+        std::fs::create_dir(&folder).map_err(Error::io(format!("making {}", folder.display())))
+    }
+
     /// Writes a file inside and gives back its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf> {
         let path = self.path.join(name);
@@ -89,4 +95,15 @@ impl Drop for Scratch {
             self.remover.wait().ok();
         }
     }
+}
+
+/// A file system in memory with a limit, for a disk that fills up. [`Scratch`] unmounts it.
+pub(crate) async fn mount_memory(place: &Path, size: u64) -> Result<()> {
+    let mut mount = tokio::process::Command::new("mount");
+    mount
+        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+        .arg(place);
+    command::output("mounting a small disk (needs root)", mount)
+        .await
+        .map(drop)
 }

@@ -2,16 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::path::Path;
-
-use bytes::{Buf as _, Bytes};
-use http::Request;
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use bytes::Bytes;
 use larder_testkit::image::Recipe;
-use larder_testkit::{Auth, Containerd, ContainerdVersion, CriProxy, Registry, Throttle};
+use larder_testkit::{Auth, Containerd, ContainerdVersion, CriProxy, Registry, Throttle, grpc_call};
 use rstest::rstest;
-use tokio::net::UnixStream;
 
 /// A protobuf field that holds bytes, a string or a message shorter than 128 bytes.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
@@ -30,41 +24,6 @@ fn pull_request(image: &str, auth: Option<(&str, &str)>) -> Vec<u8> {
     request
 }
 
-/// Calls a method with one message; the answer's message, or the error in the words of gRPC.
-async fn call(socket: &Path, method: &str, message: &[u8]) -> Result<Bytes, String> {
-    let stream = TokioIo::new(UnixStream::connect(socket).await.unwrap());
-    let (mut requests, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    let frame = [
-        &[0],
-        u32::try_from(message.len()).unwrap().to_be_bytes().as_slice(),
-        message,
-    ]
-    .concat();
-    let request = Request::post(format!("http://localhost/{method}"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .body(Full::new(Bytes::from(frame)))
-        .unwrap();
-    let answer = requests.send_request(request).await.unwrap();
-    let head = answer.headers().clone();
-    let body = answer.into_body().collect().await.unwrap();
-    let ends = body.trailers().cloned().unwrap_or_default();
-    let find = |name: &str| {
-        ends.get(name)
-            .or_else(|| head.get(name))
-            .map(|value| value.to_str().unwrap().to_owned())
-    };
-    if find("grpc-status").as_deref() != Some("0") {
-        return Err(find("grpc-message").unwrap_or_else(|| "no message".into()));
-    }
-    let mut bytes = body.to_bytes();
-    bytes.advance(5);
-    Ok(bytes)
-}
-
 const PULL: &str = "runtime.v1.ImageService/PullImage";
 
 #[rstest]
@@ -78,14 +37,14 @@ async fn cri_pulls_with_and_without_password(
 
     let open = Registry::start(Auth::Open).await.unwrap();
     let pushed = open.push(&image, "app", "v1").await.unwrap();
-    let answer = call(proxy.socket(), PULL, &pull_request(&pushed.reference, None))
+    let answer = grpc_call(proxy.socket(), PULL, &pull_request(&pushed.reference, None))
         .await
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&answer[2..]), image.config().digest());
 
     let locked = Registry::start(Auth::basic("ada", "sesame")).await.unwrap();
     let pushed = locked.push(&image, "app", "v1").await.unwrap();
-    let refused = call(proxy.socket(), PULL, &pull_request(&pushed.by_digest, None))
+    let refused = grpc_call(proxy.socket(), PULL, &pull_request(&pushed.by_digest, None))
         .await
         .unwrap_err();
     assert!(
@@ -93,7 +52,7 @@ async fn cri_pulls_with_and_without_password(
         "{refused}"
     );
     let request = pull_request(&pushed.by_digest, Some(("ada", "sesame")));
-    call(proxy.socket(), PULL, &request).await.unwrap();
+    grpc_call(proxy.socket(), PULL, &request).await.unwrap();
 
     let calls = proxy.calls();
     assert_eq!(calls.len(), 3);
@@ -114,7 +73,7 @@ async fn hosts_toml_sends_a_pull_to_a_mirror(
     registry.push(&image, "app", "v1").await.unwrap();
     let hosts = format!("server = \"http://127.0.0.1:1\"\n[host.\"http://{}\"]\n", mirror.host());
     containerd.set_hosts("registry.invalid", &hosts).unwrap();
-    call(
+    grpc_call(
         &containerd.socket(),
         PULL,
         &pull_request("registry.invalid/app:v1", None),

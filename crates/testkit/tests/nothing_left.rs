@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use larder_testkit::{
-    Auth, Containerd, ContainerdOptions, ContainerdVersion, ControlPlane, Node, NodeOptions, Options, Registry,
+    Auth, ContainerRuntime, Containerd, ContainerdOptions, ContainerdVersion, ControlPlane, Node, NodeOptions, Options,
+    Registry, RuntimeKind,
 };
 use larder_testkit::{is_running, wait_until};
 
@@ -43,7 +44,7 @@ async fn servers_and_folders_end_with_a_killed_test() {
         .collect();
     let (pids, folders): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.parse::<u32>().is_ok());
     let pids: Vec<u32> = pids.iter().map(|pid| pid.parse().unwrap()).collect();
-    assert!(pids.len() == 9 && pids.iter().all(|pid| is_running(*pid)), "{ready}");
+    assert!(pids.len() == 12 && pids.iter().all(|pid| is_running(*pid)), "{ready}");
     assert!(
         folders.len() > 3 && folders.iter().all(|folder| Path::new(folder).exists()),
         "{ready}"
@@ -80,13 +81,19 @@ async fn victim() {
         ..ContainerdOptions::new(ContainerdVersion::V1_6)
     };
     let containerd = Containerd::start_with(options).await.unwrap();
+    let others = [
+        ContainerRuntime::start(RuntimeKind::CriO).await.unwrap(),
+        ContainerRuntime::start(RuntimeKind::Docker).await.unwrap(),
+    ];
     let mut pids = plane.pids();
     pids.extend(registry.pid());
     pids.extend(containerd.pid());
     pids.extend(node.pids());
+    pids.extend(others.iter().flat_map(ContainerRuntime::pids));
     let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
     let mut folders = vec![plane.kubeconfig().to_owned(), containerd.root(), node.path("/run")];
     folders.extend(node.cgroups());
+    folders.extend(others.iter().map(ContainerRuntime::root));
     let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
     println!("ready {} {}", pids.join(" "), folders.join(" "));
     std::future::pending::<()>().await;

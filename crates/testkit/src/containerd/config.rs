@@ -27,7 +27,7 @@ path = "{folder}/opt"
 "#
     );
     match options.version {
-        ContainerdVersion::V1_6 => format!(
+        ContainerdVersion::V1_6 | ContainerdVersion::V1_7 => format!(
             r#"version = 2{places}
 [plugins."io.containerd.grpc.v1.cri"]
 max_concurrent_downloads = {downloads}

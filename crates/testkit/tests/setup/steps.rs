@@ -38,6 +38,11 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
         )],
     ),
     (
+        "docker-debian",
+        &[("servers/docker-debian/dockerd", "Debian's docker.io")],
+    ),
+    ("conmon-debian", &[("servers/conmon-debian/conmon", "Debian's conmon")]),
+    (
         "kubernetes",
         &[
             (
@@ -72,6 +77,30 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
                 "github.com/containerd/containerd/v2/cmd/ctr@v2.4.2",
             ),
         ],
+    ),
+    (
+        "containerd-1.7",
+        &[
+            (
+                "servers/containerd-1.7.28/containerd",
+                "github.com/containerd/containerd@v1.7.28 ./cmd/containerd",
+            ),
+            (
+                "servers/containerd-1.7.28/ctr",
+                "github.com/containerd/containerd@v1.7.28 ./cmd/ctr",
+            ),
+        ],
+    ),
+    (
+        "cri-o",
+        &[("servers/cri-o-1.34.0/crio", "github.com/cri-o/cri-o@v1.34.0 ./cmd/crio")],
+    ),
+    (
+        "cri-dockerd",
+        &[(
+            "servers/cri-dockerd-0.3.14/cri-dockerd",
+            "github.com/Mirantis/cri-dockerd@v0.3.14 .",
+        )],
     ),
     (
         "helm",
