@@ -3,21 +3,21 @@
 //!
 //! | module | holds or decides |
 //! |---|---|
-//! | [`sync`] | which kinds were listed completely |
-//! | [`observe`] | which part an event of a watch concerns |
-//! | [`nodes`], [`compressed_node_image`], [`strip`] | per node: facts of its Node, its NodeImage, orders on their way |
-//! | [`node_views`] | how a campaign sees a node |
-//! | [`node_writes`] | the writes of NodeImages, and what became of them |
-//! | [`jobs`], [`job`] | per job: its object, its state, its campaign's progress |
-//! | [`job_step`] | one look at a job: read, hand out, end |
-//! | [`job_writes`], [`write_throttle`] | the writes of jobs' own objects |
-//! | [`fleet_limit`] | the slots of all jobs, and which job gets the next one |
-//! | [`secrets`], [`pull_secrets`] | what Secrets hold, and what that means for jobs |
-//! | [`credentials`] | credentials, sealed to nodes |
-//! | [`pods`] | per namespace with a podSelector job: where its pods run |
-//! | [`results`], [`events`] | new results in NodeImages, and Events |
-//! | [`work_queue`], [`resync`] | what has to be looked at, at once, later, or again |
-//! | [`explain`] | what the planner says of every node, for `larder why` |
+//! | `sync` | which kinds were listed completely |
+//! | `observe` | which part an event of a watch concerns |
+//! | `nodes`, `compressed_node_image`, `strip` | per node: facts of its Node, its NodeImage, orders on their way |
+//! | `node_views` | how a campaign sees a node |
+//! | `node_writes` | the writes of NodeImages, and what became of them |
+//! | `jobs`, `job` | per job: its object, its state, its campaign's progress |
+//! | `job_step` | one look at a job: read, hand out, end |
+//! | `job_writes`, `write_throttle` | the writes of jobs' own objects |
+//! | `fleet_limit` | the slots of all jobs, and which job gets the next one |
+//! | `secrets`, `pull_secrets` | what Secrets hold, and what that means for jobs |
+//! | `credentials` | credentials, sealed to nodes |
+//! | `pods` | per namespace with a podSelector job: where its pods run |
+//! | `results`, `events` | new results in NodeImages, and Events |
+//! | `work_queue`, `resync` | what has to be looked at, at once, later, or again |
+//! | `explain` | what the planner says of every node, for `larder why` |
 //!
 //! A change on one node touches that node and the jobs that select it, and nothing else.
 

@@ -17,7 +17,7 @@ use crate::core::watches::{Outlet, follow_jobs};
 use crate::core::writes::write_job;
 use crate::engine::{Job, JobTarget, JobWrite, JobWriteResult, TypedJob, object_of};
 
-/// A kind of job: its place in [`KINDS`].
+/// A kind of job: its place in `KINDS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KindId(u8);
 
