@@ -9,6 +9,9 @@ const SHORTEST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 /// Status of any job is written at least this often: it is never older than five seconds, the write included.
 const LONGEST_INTERVAL: SignedDuration = SignedDuration::from_secs(4);
 
+/// A status in which nothing but the estimated time changed is written this much later than another one.
+const ETA_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
+
 /// From this many nodes on status is written as rarely as it may be.
 const LARGE: usize = 5_000;
 
@@ -48,6 +51,13 @@ impl WriteThrottle {
     /// Whether the last write failed.
     pub(crate) fn has_failed(&self) -> bool {
         0 < self.failures
+    }
+
+    /// Whether the estimated time in a status is old enough to be written for its own sake.
+    pub(crate) fn eta_is_old(&self, now: Timestamp) -> bool {
+        self.not_before
+            .checked_add(ETA_INTERVAL)
+            .is_ok_and(|moment| moment <= now)
     }
 
     /// A write of an object about so many nodes went well.
