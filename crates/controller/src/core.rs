@@ -8,6 +8,7 @@ pub(crate) mod metrics;
 pub(crate) mod watches;
 pub(crate) mod writes;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,15 +16,15 @@ use larder_telemetry::Part;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 pub use self::metrics::Metrics;
-use self::watches::{WatchMessage, Watches};
+use self::watches::{Content, WatchMessage, Watches};
 #[doc(hidden)]
 pub use self::writes::read_secret;
 use self::writes::{CallClass, Finished, Request, Writes};
 use crate::clock;
-use crate::engine::{Engine, Limits};
+use crate::engine::{Engine, Limits, WatchKind};
 use crate::kinds;
 use crate::lease::Leadership;
 use crate::lists::{ListJobs, ListWriteResult};
@@ -37,6 +38,9 @@ const BATCH: usize = 512;
 
 /// Everything is looked at again this often, a little at a time, whether or not anything happened.
 const RESYNC: Duration = Duration::from_mins(5);
+
+/// A watch that fails for longer makes the controller unready: what it knows may be out of date.
+const WATCH_MAY_FAIL: Duration = Duration::from_mins(1);
 
 /// Without anything to wait for, the engine is asked again after this long.
 const LONGEST_SLEEP: Duration = Duration::from_mins(1);
@@ -64,6 +68,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         writes: Writes::new(client, metrics.clone()),
         permit,
         term: None,
+        failing: BTreeMap::new(),
         metrics,
         part: health.part("core"),
     };
@@ -86,6 +91,8 @@ struct Core {
     permit: watch::Receiver<Leadership>,
     /// The term that the watches were started for.
     term: Option<u64>,
+    /// Watches that fail, and since when.
+    failing: BTreeMap<WatchKind, Instant>,
     metrics: Metrics,
     part: Part,
 }
@@ -145,19 +152,56 @@ impl Core {
         while let Some(finished) = self.writes.already_finished() {
             self.finished(finished);
         }
-        if self.engine.is_complete() && self.lists.is_complete() {
+        self.show_readiness();
+    }
+
+    fn observe(&mut self, message: WatchMessage) {
+        if message.epoch != self.watches.epoch() {
+            return;
+        }
+        match message.content {
+            Content::Event(event) => {
+                let now = clock::now();
+                self.lists.observe(&message.kind, &event, now);
+                self.engine.observe(&message.kind, event, now);
+            }
+            Content::Failing(true) => {
+                self.failing.entry(message.kind).or_insert_with(Instant::now);
+            }
+            Content::Failing(false) => {
+                self.failing.remove(&message.kind);
+            }
+            Content::WentBackwards => {
+                warn!(
+                    kind = ?message.kind,
+                    "resource versions went backwards, as after a restore of etcd; listing everything again"
+                );
+                self.metrics.went_backwards();
+                self.restart();
+            }
+        }
+    }
+
+    /// Says whether the controller's picture is complete and current.
+    fn show_readiness(&self) {
+        let stale = self.failing.iter().find(|(_, since)| WATCH_MAY_FAIL < since.elapsed());
+        if let Some((kind, since)) = stale {
+            let seconds = since.elapsed().as_secs();
+            self.part
+                .waiting(format!("the watch of {kind:?} has failed for {seconds} s"));
+        } else if self.engine.is_complete() && self.lists.is_complete() {
             self.part.ready();
         } else {
             self.part.waiting("listing nodes, NodeImages and jobs");
         }
     }
 
-    fn observe(&mut self, message: WatchMessage) {
-        if message.epoch == self.watches.epoch() {
-            let now = clock::now();
-            self.lists.observe(&message.kind, &message.event, now);
-            self.engine.observe(&message.kind, message.event, now);
-        }
+    /// Forgets what was known, and lists everything again.
+    fn restart(&mut self) {
+        self.engine.restart();
+        self.lists.restart();
+        self.watches.restart();
+        self.failing.clear();
     }
 
     fn finished(&mut self, finished: Finished) {
@@ -192,9 +236,7 @@ impl Core {
             return;
         };
         info!(term, "listing everything before the first decision");
-        self.engine.restart();
-        self.lists.restart();
-        self.watches.restart();
+        self.restart();
     }
 
     /// Looks at the next slice of everything, and says when the one after it is due.

@@ -53,7 +53,7 @@ pub struct ControlPlane {
     api_server: Process,
     etcd: Process,
     ports: [Port; 3],
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl ControlPlane {
@@ -104,7 +104,7 @@ impl ControlPlane {
             api_server,
             etcd,
             ports,
-            _scratch: scratch,
+            scratch,
         })
     }
 
@@ -170,6 +170,33 @@ impl ControlPlane {
         wait_for_api_server(&mut self.api_server, &self.access).await
     }
 
+    /// Keeps a copy of etcd's data, as a backup would. etcd and kube-apiserver are stopped for it and started again.
+    pub async fn back_up(&mut self) -> Result<Backup> {
+        let copy = Scratch::create("etcd-backup")?;
+        self.with_etcd_stopped(|data| copy_folder(data, &copy.path().join("etcd")))
+            .await?;
+        Ok(Backup(copy))
+    }
+
+    /// Puts etcd's data back to what they were: resource versions go backwards.
+    pub async fn restore(&mut self, backup: &Backup) -> Result<()> {
+        self.with_etcd_stopped(|data| {
+            std::fs::remove_dir_all(data)?;
+            copy_folder(&backup.0.path().join("etcd"), data)
+        })
+        .await
+    }
+
+    async fn with_etcd_stopped(&mut self, work: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
+        self.api_server.kill()?;
+        self.etcd.kill()?;
+        work(&self.scratch.path().join("etcd")).map_err(Error::io("copying the data of etcd"))?;
+        self.etcd.restart()?;
+        let [etcd_client, ..] = &self.ports;
+        servers::wait_for_etcd(&mut self.etcd, etcd_client).await?;
+        self.restart_api_server().await
+    }
+
     /// The ids of the processes that run now.
     pub fn pids(&self) -> Vec<u32> {
         [
@@ -183,6 +210,24 @@ impl ControlPlane {
         .filter_map(Process::pid)
         .collect()
     }
+}
+
+/// A copy of etcd's data.
+#[derive(Debug)]
+pub struct Backup(Scratch);
+
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
 }
 
 async fn wait_for_api_server(process: &mut Process, access: &Access) -> Result<()> {

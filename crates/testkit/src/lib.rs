@@ -36,7 +36,7 @@ mod wait;
 
 pub use container_runtime::{ContainerRuntime, RuntimeKind, RuntimeOptions};
 pub use containerd::{Containerd, ContainerdOptions, ContainerdVersion};
-pub use control_plane::{Access, ControlPlane, Options};
+pub use control_plane::{Access, Backup, ControlPlane, Options};
 pub use cri_proxy::{Call, CriProxy};
 pub use error::Error;
 pub use grpc::grpc_call;

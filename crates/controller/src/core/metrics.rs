@@ -37,6 +37,7 @@ pub struct Metrics {
     dropped_events: Gauge,
     turns: Histogram,
     longest_turn: Gauge<f64, AtomicU64>,
+    restores: Counter,
 }
 
 impl Default for Metrics {
@@ -50,6 +51,7 @@ impl Default for Metrics {
             // From ten microseconds to ten seconds.
             turns: Histogram::new(exponential_buckets(1e-5, 4.0, 11)),
             longest_turn: Gauge::default(),
+            restores: Counter::default(),
         }
     }
 }
@@ -85,7 +87,17 @@ impl Metrics {
             "The longest of these since the start",
             metrics.longest_turn.clone(),
         );
+        registry.register(
+            "restores",
+            "Times that resource versions went backwards, as after a restore of etcd",
+            metrics.restores.clone(),
+        );
         metrics
+    }
+
+    /// Resource versions went backwards.
+    pub(super) fn went_backwards(&self) {
+        self.restores.inc();
     }
 
     pub(super) fn count(&self, call: &'static str, outcome: CallOutcome) {

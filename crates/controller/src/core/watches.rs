@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
+use kube::api::ListParams;
 use kube::core::DeserializeGuard;
 use kube::core::error_boundary::InvalidObject;
 use kube::runtime::WatchStreamExt as _;
@@ -16,9 +18,10 @@ use larder_planner::dialect::Dialect;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use crate::engine::{TypedJob, WatchEvent, WatchKind};
+use crate::engine::{TypedJob, WatchEvent, WatchKind, revision};
 use crate::error_chain::chain;
 use crate::facts::{NodeFacts, PodFacts};
 use crate::kinds::KindId;
@@ -26,11 +29,30 @@ use crate::kinds::KindId;
 /// Objects in one page of a list. A page is in memory three times while it is read, and the rest of what is known is small.
 const PAGE: u32 = 100;
 
+/// The resource versions of a watch are checked this often …
+const CHECK: Duration = Duration::from_secs(30);
+
+/// … and this often while the watch fails.
+const CHECK_FAILING: Duration = Duration::from_secs(1);
+
+/// A check takes no longer.
+const CHECK_LIMIT: Duration = Duration::from_secs(5);
+
 /// What a watch shows, and which round of watches it belongs to.
 pub(super) struct WatchMessage {
     pub(super) epoch: u64,
     pub(super) kind: WatchKind,
-    pub(super) event: WatchEvent,
+    pub(super) content: Content,
+}
+
+/// What a watch tells.
+pub(super) enum Content {
+    Event(WatchEvent),
+    /// The watch fails, or works again.
+    Failing(bool),
+    /// The API server's resource versions went backwards: etcd was restored from a copy, and objects that were known may be
+    /// older, or gone, without an event.
+    WentBackwards,
 }
 
 /// All watches of this process.
@@ -138,50 +160,95 @@ pub(crate) struct Outlet {
 
 impl Outlet {
     /// False if the receiver is gone.
-    async fn send(&self, event: WatchEvent) -> bool {
+    async fn send(&self, content: Content) -> bool {
         let message = WatchMessage {
             epoch: self.epoch,
             kind: self.kind.clone(),
-            event,
+            content,
         };
         self.sender.send(message).await.is_ok()
+    }
+
+    async fn send_event(&self, event: WatchEvent) -> bool {
+        self.send(Content::Event(event)).await
     }
 }
 
 /// Follows one kind until the receiver is gone. Errors are tried again with growing pauses.
+///
+/// A watch that resumes at a resource version which the API server has not reached (etcd was restored) is accepted and stays
+/// silent. So the version that a list tells is compared with the newest one that was seen, now and then, and each second
+/// while the watch fails.
 async fn follow<K>(api: Api<K>, outlet: Outlet, seen: impl Fn(K) -> WatchEvent)
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let mut events = pin!(watcher(api, Config::default().page_size(PAGE)).default_backoff());
-    let mut trouble = false;
-    while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => {
-                trouble = false;
-                match event {
-                    Event::Init => Some(WatchEvent::ListBegins),
-                    Event::InitDone => Some(WatchEvent::ListComplete),
-                    Event::Apply(object) | Event::InitApply(object) => Some(seen(object)),
-                    Event::Delete(object) => Some(WatchEvent::Gone {
-                        namespace: object.namespace().unwrap_or_default(),
-                        name: object.name_any(),
-                    }),
+    let mut events = pin!(watcher(api.clone(), Config::default().page_size(PAGE)).default_backoff());
+    let (mut failing, mut newest) = (false, 0);
+    loop {
+        let pause = if failing { CHECK_FAILING } else { CHECK };
+        let next = tokio::select! {
+            event = events.next() => event,
+            () = sleep(pause) => {
+                if went_backwards(&api, newest).await {
+                    outlet.send(Content::WentBackwards).await;
+                    return;
                 }
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut trouble, true) {
-                    warn!(kind = ?outlet.kind, error = chain(&error), "a watch failed; trying again");
-                }
-                None
+                continue;
             }
         };
-        if let Some(event) = event
-            && !outlet.send(event).await
-        {
+        let Some(event) = next else {
+            return;
+        };
+        let was_failing = std::mem::replace(&mut failing, event.is_err());
+        let mut open = was_failing == failing || outlet.send(Content::Failing(failing)).await;
+        match event {
+            // The first list, or one that the watcher makes because its version is too old.
+            Ok(Event::Init) if went_backwards(&api, newest).await => {
+                outlet.send(Content::WentBackwards).await;
+                return;
+            }
+            Ok(Event::Init) => open &= outlet.send_event(WatchEvent::ListBegins).await,
+            Ok(Event::InitDone) => open &= outlet.send_event(WatchEvent::ListComplete).await,
+            Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                newest = newest.max(revision(object.meta()));
+                open &= outlet.send_event(seen(object)).await;
+            }
+            Ok(Event::Delete(object)) => {
+                newest = newest.max(revision(object.meta()));
+                let gone = WatchEvent::Gone {
+                    namespace: object.namespace().unwrap_or_default(),
+                    name: object.name_any(),
+                };
+                open &= outlet.send_event(gone).await;
+            }
+            Err(error) if !was_failing => {
+                warn!(kind = ?outlet.kind, error = chain(&error), "a watch failed; trying again");
+            }
+            Err(_) => {}
+        }
+        if !open {
             return;
         }
     }
+}
+
+/// Whether the API server is at an older resource version than one that was seen. A list of one object tells, read from
+/// etcd and not from a cache.
+async fn went_backwards<K>(api: &Api<K>, newest: u64) -> bool
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    if newest == 0 {
+        return false;
+    }
+    let list = timeout(CHECK_LIMIT, api.list(&ListParams::default().limit(1))).await;
+    let version = list
+        .ok()
+        .and_then(Result::ok)
+        .and_then(|list| list.metadata.resource_version);
+    let version: Option<u64> = version.and_then(|version| version.parse().ok());
+    version.is_some_and(|version| version < newest)
 }
 
 /// Follows the jobs of one kind.
