@@ -1,7 +1,8 @@
-//! The files and functions that ARCHITECTURE.md sends a reader to exist.
+//! What the documents name exists: files and functions in ARCHITECTURE.md, tests in docs/security.md.
 
 use std::fs::read_to_string;
 use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn every_stop_in_the_life_of_a_job_exists() {
@@ -37,4 +38,23 @@ fn the_code_map_is_complete() {
             "ARCHITECTURE.md does not mention crates/{name}"
         );
     }
+}
+
+#[test]
+fn every_test_that_the_security_model_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let page = read_to_string(root.join("docs/security.md")).unwrap();
+    let quoted = page.split('`').skip(1).step_by(2);
+    let is_test = |name: &&str| name.contains('_') && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit());
+    let mut tests = 0;
+    for name in quoted.filter(is_test) {
+        let found = Command::new("grep")
+            .args(["--recursive", "--quiet", "--include=*.rs", &format!("fn {name}")])
+            .args(["crates", "bins", "tests"])
+            .current_dir(root)
+            .status();
+        assert!(found.unwrap().success(), "no test is called {name}");
+        tests += 1;
+    }
+    assert!(20 <= tests, "{tests} tests");
 }
