@@ -217,7 +217,7 @@ fn reached_from(root: &Path, name: &str) -> anyhow::Result<BTreeSet<String>> {
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(env!("CARGO"))
+    let output = crate::cargo()
         .args(arguments)
         .current_dir(root)
         .output()

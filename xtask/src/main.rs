@@ -42,6 +42,12 @@ enum Command {
     Runtimes(runtimes::RuntimesArguments),
 }
 
+/// The cargo of the toolchain in use. Not the path that xtask was built with: run directly, that one would look for a
+/// toolchain anew in the folder of every dependency.
+fn cargo() -> std::process::Command {
+    std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
 fn main() -> ExitCode {
     match run(&Arguments::parse().command, &root()) {
         Ok(()) => ExitCode::SUCCESS,

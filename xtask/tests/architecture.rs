@@ -45,7 +45,12 @@ fn every_test_that_the_security_model_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let page = read_to_string(root.join("docs/security.md")).unwrap();
     let quoted = page.split('`').skip(1).step_by(2);
-    let is_test = |name: &&str| name.contains('_') && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit());
+    let is_test = |name: &&str| {
+        name.contains('_')
+            && name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
+    };
     let mut tests = 0;
     for name in quoted.filter(is_test) {
         let found = Command::new("grep")

@@ -90,7 +90,7 @@ pub trait Dialect: Sized + Send + 'static {
     /// The status of a job that is not served.
     fn refused(object: &Self::Object, refusal: &Refusal, now: Timestamp) -> Self::Status;
 
-    /// One sentence about what a job that ended has achieved, for an Event; None if it has achieved nothing.
+    /// One sentence about what a job that ended has achieved, for an Event.
     fn achievement(object: &Self::Object, counts: StatusCounts) -> String;
 
     /// Explains every node, also those that the job does not select. `nodes` are those that have a NodeImage, with what

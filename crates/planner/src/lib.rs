@@ -15,7 +15,8 @@
 //! | [`fleet`] | how do jobs share what the whole fleet may pull at once? |
 //! | [`finish`] | is it over? |
 //! | [`refresh`] | when does a job that never ends look again? |
-//! | [`order`] | what is written into a node's NodeImage? |
+//! | [`node_spec`] | what should a node's NodeImage say? |
+//! | [`order`] | how is an image claimed in it, and what is read back? |
 //! | [`checks_and_aliases`] | what else do its entries need? |
 //! | [`retention`] | which entries leave it, and when? |
 //! | [`explain`] | why did this node not move? |

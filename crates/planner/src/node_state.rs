@@ -1,7 +1,7 @@
 //! Where one node stands in one campaign, and what follows from it.
 //!
-//! A [`NodeState`] is what is known: the last view of the node, a write that is under way, and how often the node kept silent.
-//! A [`Derived`] is what follows from it at a moment; it is a function of the seat, the campaign and the time.
+//! A [`NodeState`] is what is known: the last view of the node, an order that is being written, and how often the node did not respond.
+//! A [`Derived`] is what follows from it at a moment; it is a function of the state, the campaign and the time.
 
 use jiff::{SignedDuration, Timestamp};
 use larder_api::contract::Answer;
@@ -25,7 +25,7 @@ const LONGEST_REST: SignedDuration = SignedDuration::from_hours(1);
 pub(crate) struct NodeState {
     pub(crate) view: NodeView,
     pub(crate) pending: Option<Pending>,
-    /// Boxed, because few nodes ever keep silent and there may be a hundred thousand seats.
+    /// Boxed, because few nodes ever fail to respond and there may be a hundred thousand states.
     pub(crate) no_response: Option<Box<NoResponse>>,
     /// The node was unable to take part for too long; final in a campaign that ends.
     pub(crate) gave_up: Option<Reason>,
@@ -71,11 +71,11 @@ pub(crate) enum QueueClass {
     First,
     /// Kept silent before: those that never did come first.
     AfterNoResponse,
-    /// Was served; its day is over.
+    /// Has its task; the time for a refresh has come.
     Refresh,
 }
 
-/// What follows from a seat at a moment.
+/// What follows from a state at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Derived {
     pub(crate) bucket: Bucket,
@@ -103,7 +103,7 @@ impl Bucket {
 }
 
 impl NoResponse {
-    /// One more failed try of a seat at `now`.
+    /// One more failed try of a node at `now`.
     pub(crate) fn after(state: &NodeState, reason: Reason, since: Timestamp, now: Timestamp) -> Self {
         let previous = state.no_response.as_deref();
         let tries = previous.map_or(0, |no_response| no_response.tries).saturating_add(1);

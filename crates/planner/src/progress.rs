@@ -28,7 +28,7 @@ use counts::Load;
 /// What to do for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Claim the image on this node, or claim it anew.
+    /// Claim the images of this node's task, or claim them anew.
     HandOut(NodeKey),
     /// Take this campaign's claim off the node.
     Withdraw(NodeKey),
@@ -78,7 +78,7 @@ pub struct NoLogin {
 pub struct Progress {
     pub(crate) campaign: Campaign,
     pub(crate) started: Timestamp,
-    /// Boxed: the leaves of a tree are half empty, and there may be a hundred thousand seats.
+    /// Boxed: the leaves of a tree are half empty, and there may be a hundred thousand nodes in all campaigns together.
     pub(crate) nodes: BTreeMap<NodeKey, Box<IndexedNode>>,
     pub(crate) queue: BTreeSet<(QueueClass, NodeKey)>,
     pub(crate) counts: Counts,
@@ -93,7 +93,7 @@ pub struct Progress {
     timers: BTreeSet<(Timestamp, NodeKey)>,
 }
 
-/// A seat, and the place that the counts, the queue and the timers hold for it.
+/// The state of a node, and what the counts, the queue and the timers hold for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IndexedNode {
     pub(crate) state: NodeState,
@@ -318,7 +318,7 @@ impl Progress {
         self.reindex(node, now);
     }
 
-    /// Books a node's new place in place of the old one.
+    /// Derives what follows from a node's state anew, and updates the counts, the queue and the timers by the difference.
     fn reindex(&mut self, node: &NodeKey, now: Timestamp) {
         let Some(indexed) = self.nodes.get_mut(node) else {
             return;

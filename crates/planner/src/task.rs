@@ -167,16 +167,6 @@ impl NodeTask {
         self.images.iter().flat_map(|image| &image.secrets).collect()
     }
 
-    /// Versions of a job's claims on the images. An order is carried out when they differ from what they were before: all
-    /// there after a claim, none after a withdrawal.
-    pub fn claims(&self, object: &NodeImage, uid: &str) -> Vec<Option<i64>> {
-        let claim = |image: &TaskImage| {
-            let entry = object.entry(image.image.name(), &image.image.tag_text())?;
-            entry.claim_version(uid)
-        };
-        self.images.iter().map(claim).collect()
-    }
-
     /// Claims what is missing or failed; an image that the node has, or works on, is not asked for again. A task of which
     /// nothing is missing and nothing failed is handed out because the node did not take it up, or because it is to be
     /// refreshed: then every image that the node does not have is claimed anew, or all of them if it has all.

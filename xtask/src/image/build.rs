@@ -64,7 +64,7 @@ pub(super) fn build(how: &How<'_>, packages: &[&str]) -> anyhow::Result<PathBuf>
         .iter()
         .map(|(path, to)| format!("-ffile-prefix-map={}={to}", path.display()))
         .collect();
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = crate::cargo();
     cargo
         .current_dir(how.root)
         .args([

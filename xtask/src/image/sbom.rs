@@ -13,7 +13,7 @@ use super::layer::digest;
 
 /// The list for one package of the workspace.
 pub(super) fn of(root: &Path, package: &str, arch: Arch) -> anyhow::Result<Vec<u8>> {
-    let output = Command::new(env!("CARGO"))
+    let output = crate::cargo()
         .args(["metadata", "--format-version", "1", "--locked"])
         .args(["--filter-platform", arch.target()])
         .current_dir(root)

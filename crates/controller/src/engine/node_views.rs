@@ -165,7 +165,7 @@ impl Engine {
         let record = self.nodes.get(node);
         let object = record.and_then(NodeRecord::living_image);
         let may_seal = object.is_some_and(|object| self.may_seal_for(object));
-        let (kind, running) = self.jobs.running_job_mut(job)?;
+        let (the_job, running) = self.jobs.running_job_mut(job)?;
         let progress = &running.progress;
         let campaign = progress.campaign();
         let task = campaign.tasks.of(node);
@@ -174,7 +174,7 @@ impl Engine {
             .and_then(|(task, object)| task.report(object, campaign.uid()));
         let report = report.zip(task).map(|(report, task)| {
             report.rephrased(task, |image, handed_out, reason| {
-                kind.rephrase(progress, image, handed_out, reason)
+                the_job.rephrase(progress, image, handed_out, reason)
             })
         });
         let mut claim = report.as_ref().map(NodeReport::claim_view);
@@ -182,7 +182,7 @@ impl Engine {
         let block = selected.then(|| block(running, node, record, may_seal, now)).flatten();
         // What a node reported outlives its NodeImage, where it was a success.
         if object.is_some() || !progress.has_succeeded(node) {
-            kind.reported(node, report.filter(|_| selected));
+            the_job.reported(node, report.filter(|_| selected));
         }
         if let (Some(claim), Some(object)) = (&mut claim, object)
             && let Answer::Failed(Reason::AuthDenied | Reason::CredentialsUnreadable) = claim.answer

@@ -276,7 +276,7 @@ fn view(kind: u8, now: i64) -> NodeView {
     }
 }
 
-/// What the counts, queues and timers should be, from the seats alone.
+/// What the counts, queues and timers should be, from the states of the nodes alone.
 fn recomputed(progress: &Progress, now: Timestamp) -> Progress {
     let mut fresh = Progress::new(progress.campaign.clone(), progress.started);
     fresh.empty_since = progress.empty_since;

@@ -19,7 +19,8 @@ fn a_task_is_claimed_in_one_write_and_released_in_one() {
     assert_eq!(fleet.report("node"), None);
     assert_eq!(fleet.step(0), ["node"]);
     let (task, object) = (fleet.task("node").clone(), fleet.nodes["node"].object.clone());
-    assert_eq!(task.claims(&object, "job-uid"), [Some(0), Some(0)]);
+    let claimed = |name: &str| object.entry(name, "1").unwrap().claim_version("job-uid");
+    assert_eq!((claimed("a"), claimed("b")), (Some(0), Some(0)));
     assert_eq!(fleet.report("node").unwrap().answer(), Answer::Unanswered);
     let mut spec = object.spec.clone();
     task.release(&mut spec, "job-uid");
