@@ -42,10 +42,10 @@ enum Command {
     Runtimes(runtimes::RuntimesArguments),
 }
 
-/// The cargo of the toolchain in use. Not the path that xtask was built with: run directly, that one would look for a
-/// toolchain anew in the folder of every dependency.
+/// cargo as a person would call it. Not by the path that xtask was built with: that one, called without the others of its
+/// toolchain, would look for a toolchain anew in the folder of every dependency.
 fn cargo() -> std::process::Command {
-    std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    std::process::Command::new("cargo")
 }
 
 fn main() -> ExitCode {
