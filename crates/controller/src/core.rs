@@ -106,6 +106,10 @@ impl Core {
             self.take_in(wakeup, &mut events);
             self.follow_permit();
             let now = clock::now();
+            if self.engine.clock_went_back(now) {
+                warn!("the clock was set back; listing everything again");
+                self.restart();
+            }
             if next_resync <= began {
                 next_resync = began + self.resync(now);
             }
@@ -242,8 +246,9 @@ impl Core {
     /// Looks at the next slice of everything, and says when the one after it is due.
     fn resync(&mut self, now: Timestamp) -> Duration {
         let slices = u32::try_from(self.engine.resync_slices()).unwrap_or(u32::MAX);
-        self.engine.resync_slice(now);
-        self.lists.resync();
+        if self.engine.resync_slice(now) {
+            self.lists.resync();
+        }
         RESYNC / slices
     }
 

@@ -48,7 +48,7 @@ mod write_throttle;
 
 use std::num::NonZeroUsize;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 
 pub use self::events::{EventRecorder, NewEvent};
@@ -72,6 +72,9 @@ pub(crate) use self::write_throttle::WriteThrottle;
 
 /// The message of a job while jobs are not served.
 pub(crate) const GATE_OFF: &str = "feature gate ImagePullJobGate is off";
+
+/// Clocks that are corrected by less than this disturb nothing.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// What holds for all jobs.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +101,8 @@ pub struct Engine {
     events: EventRecorder,
     queue: WorkQueue,
     resync: Resync,
+    /// The latest moment that was seen.
+    latest: Timestamp,
 }
 
 impl Engine {
@@ -113,7 +118,16 @@ impl Engine {
             events: EventRecorder::default(),
             queue: WorkQueue::default(),
             resync: Resync::default(),
+            latest: Timestamp::MIN,
         }
+    }
+
+    /// Whether the clock was set back since it was last asked. Everything that waits for a moment would wait too long: the
+    /// engine has to be restarted.
+    pub fn clock_went_back(&mut self, now: Timestamp) -> bool {
+        let went_back = now.checked_add(CLOCK_TOLERANCE).is_ok_and(|now| now < self.latest);
+        self.latest = if went_back { now } else { self.latest.max(now) };
+        went_back
     }
 
     /// Whether everything was seen once, so that decisions rest on the whole picture.

@@ -22,6 +22,9 @@ use crate::merge::{difference, json_of};
 /// How long a child whose creation has an unknown outcome is waited for before it is created again.
 const CREATION_SHOWS_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
+/// Uids of children that are remembered after the objects are gone.
+const GONE: usize = 4_096;
+
 /// Namespace and name of a list or a child.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListKey {
@@ -78,6 +81,8 @@ pub struct ListJobs {
     queue: BTreeSet<ListKey>,
     later: Timers<ListKey>,
     ready: BTreeSet<ListKey>,
+    /// The uids of children that are gone: the response to their creation may arrive later.
+    gone: BTreeSet<String>,
 }
 
 struct List {
@@ -155,6 +160,7 @@ impl ListJobs {
             queue: BTreeSet::new(),
             later: Timers::default(),
             ready: BTreeSet::new(),
+            gone: BTreeSet::new(),
         }
     }
 
@@ -170,6 +176,10 @@ impl ListJobs {
         for list in self.lists.values_mut() {
             list.throttle = WriteThrottle::default();
             list.ahead_of_watch = false;
+        }
+        // Versions that were seen before say nothing about the next list: etcd may have been restored.
+        for child in self.children.values_mut().flat_map(BTreeMap::values_mut) {
+            child.metadata.resource_version = None;
         }
     }
 
@@ -257,6 +267,15 @@ impl ListJobs {
     /// Takes in a child, from the watch or from a write.
     pub fn observe_child(&mut self, child: &ImagePullJob) {
         let key = ListKey::of(&child.metadata);
+        // Another job may have the name by now, with another parent or none.
+        let is_other = |known: &ImagePullJob| known.metadata.uid != child.metadata.uid;
+        if self
+            .children
+            .values()
+            .any(|children| children.get(&key).is_some_and(is_other))
+        {
+            self.child_gone(&key);
+        }
         let Some(parent) = parent_of(child) else {
             return;
         };
@@ -278,6 +297,11 @@ impl ListJobs {
             }
         }
         self.children.retain(|_, children| !children.is_empty());
+        if GONE <= self.gone.len() {
+            self.gone.clear();
+        }
+        self.gone
+            .extend(gone.as_ref().and_then(|(_, child)| child.metadata.uid.clone()));
         if let Some((parent, child)) = gone {
             self.remember(&parent, child);
             self.queue_parent(&parent);
@@ -461,7 +485,9 @@ impl ListJobs {
             }
             ListWriteResult::Child(child) => {
                 list.throttle.in_flight = false;
-                self.observe_child(&child);
+                if !child.metadata.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
+                    self.observe_child(&child);
+                }
                 let name = child.metadata.name.as_deref().unwrap_or_default();
                 Some(event(
                     "Successful create ImagePullJob",

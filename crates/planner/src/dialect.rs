@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -19,6 +20,7 @@ use crate::finish::End;
 use crate::progress::Progress;
 use crate::report::{Failure, NodeReport};
 use crate::secret::UnusableSecrets;
+use crate::task::NodeTask;
 use crate::view::NodeKey;
 
 /// A kind of job.
@@ -53,13 +55,18 @@ pub trait Dialect: Sized + Send + 'static {
         earlier: Option<(&Self::Run, &Progress)>,
     ) -> Result<Plan<Self::Run>, Refusal>;
 
-    /// Gives a node that has no order another task where its labels ask for one. Returns the campaign if it changed.
+    /// Whether the job is part of another one, which it is deleted with.
+    fn has_parent(_object: &Self::Object) -> bool {
+        false
+    }
+
+    /// Gives a node that has no order another task where its labels ask for one.
     fn relabelled(
         _run: &mut Self::Run,
         _progress: &Progress,
         _node: &NodeKey,
         _known: NodeFacts<'_>,
-    ) -> Option<Campaign> {
+    ) -> Option<Relabelled> {
         None
     }
 
@@ -161,6 +168,15 @@ pub enum Plan<Run> {
         /// Nodes that had succeeded and whose NodeImage is gone since; only the job's status still tells of them.
         succeeded_before: Vec<NodeKey>,
     },
+}
+
+/// What a change of a node's labels makes of a job.
+#[derive(Debug)]
+pub enum Relabelled {
+    /// The node has another task.
+    Task(Arc<NodeTask>),
+    /// The job asks for something else as a whole.
+    Campaign(Box<Campaign>),
 }
 
 /// The fleet, as a dialect looks at it when it plans a job.

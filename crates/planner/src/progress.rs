@@ -6,6 +6,7 @@
 //! a slow or lost write never puts more nodes to work than allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use larder_api::conditions::reasons;
@@ -14,6 +15,7 @@ use larder_model::Reason;
 use crate::campaign::{Campaign, later};
 use crate::eta::EtaEstimator;
 use crate::node_state::{ACKNOWLEDGE, Bucket, Derived, NoResponse, NodeState, Pending, QueueClass};
+use crate::task::NodeTask;
 use crate::view::{NodeKey, NodeView};
 
 mod counts;
@@ -208,6 +210,12 @@ impl Progress {
             }
             self.reindex(&node, now);
         }
+    }
+
+    /// Gives one node another task.
+    pub fn set_task(&mut self, node: &NodeKey, task: Arc<NodeTask>, now: Timestamp) {
+        self.campaign.tasks.insert(node.clone(), task);
+        self.reindex(node, now);
     }
 
     /// Stops or resumes handing out.

@@ -77,6 +77,11 @@ impl Selection {
         found && self.tolerates(node.taints)
     }
 
+    /// Whether a node is one of those that were chosen once, by name.
+    pub fn names(&self, node: &str) -> bool {
+        matches!(&self.by, SelectBy::Fixed(names) if names.contains(node))
+    }
+
     fn tolerates(&self, taints: &[Taint]) -> bool {
         // An empty list counts as not given, as everywhere.
         let Some(tolerations) = self.tolerations.as_ref().filter(|list| !list.is_empty()) else {

@@ -12,7 +12,9 @@ use kube::core::ObjectMeta;
 use larder_api::conditions;
 use larder_model::{ImageRef, Reason};
 use larder_planner::campaign::Campaign;
-use larder_planner::dialect::{Dialect, Finished, Fleet, JobStatus as _, NodeFacts, Plan, Refusal, StatusCounts};
+use larder_planner::dialect::{
+    Dialect, Finished, Fleet, JobStatus as _, NodeFacts, Plan, Refusal, Relabelled, StatusCounts,
+};
 use larder_planner::explain::Explanation;
 use larder_planner::finish::End;
 use larder_planner::report::{Failure, NodeReport};
@@ -31,6 +33,8 @@ pub trait Job: Any + Send {
     /// How entries and Events name it.
     fn reference(&self) -> ObjectReference;
     fn foreign_finalizer(&self) -> &'static str;
+    /// Whether it is part of another job, and goes with that one.
+    fn has_parent(&self) -> bool;
     /// The patch that gives its object this status; None if it has it.
     fn status_patch(&self, status: &JobStatus) -> Option<Value>;
     /// The counts in its object's status.
@@ -45,7 +49,7 @@ pub trait Job: Any + Send {
         fleet: &dyn Fleet,
         progress: Option<&Progress>,
     ) -> Result<Option<(Campaign, Vec<NodeKey>)>, Refusal>;
-    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Campaign>;
+    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Relabelled>;
     fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>);
     fn rephrase(&self, progress: &Progress, image: &ImageRef, handed_out: Timestamp, reason: Reason)
     -> Option<Failure>;
@@ -145,6 +149,10 @@ impl<D: Dialect> Job for TypedJob<D> {
         D::FOREIGN_FINALIZER
     }
 
+    fn has_parent(&self) -> bool {
+        D::has_parent(&self.object)
+    }
+
     fn status_patch(&self, status: &JobStatus) -> Option<Value> {
         let before = D::status_of(&self.object).map_or_else(|| json!({}), json_of);
         let changes = difference(&before, &status.value)?;
@@ -191,7 +199,7 @@ impl<D: Dialect> Job for TypedJob<D> {
         }
     }
 
-    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Campaign> {
+    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Relabelled> {
         D::relabelled(self.run.as_mut()?, progress, node, known)
     }
 
@@ -259,12 +267,6 @@ impl dyn Job {
 
     pub(super) fn uid(&self) -> String {
         self.metadata().uid.clone().unwrap_or_default()
-    }
-
-    /// Whether another object controls it, and takes it along when it goes.
-    pub(super) fn has_controller(&self) -> bool {
-        let mut owners = self.metadata().owner_references.iter().flatten();
-        owners.any(|owner| owner.controller == Some(true))
     }
 
     /// Whether its object carries the finalizer of the software that the kind comes from.

@@ -20,6 +20,10 @@ impl Engine {
     /// Takes in a job, from the watch or from a write.
     pub(super) fn observe_job(&mut self, job: Box<dyn Job>, from_write: bool, now: Timestamp) {
         let (key, uid) = (job.key(), job.uid());
+        // The response to a write may arrive after the watch has shown that the job is gone.
+        if from_write && self.jobs.deleted_at(&uid).is_some() {
+            return;
+        }
         if let Some(known) = self.jobs.id_of(&key)
             && self.jobs.get(known).is_some_and(|record| record.uid != uid)
         {
@@ -129,7 +133,7 @@ impl Engine {
             running.forget_pods();
         } else {
             // In whole seconds, as it is read back: deadlines count from here.
-            let started = record.job.started().unwrap_or(now);
+            let started = record.job.started().unwrap_or(now).min(now);
             let started = Timestamp::from_second(started.as_second()).unwrap_or(started);
             let mut progress = Progress::new(campaign, started);
             for node in succeeded_before {
@@ -252,7 +256,6 @@ impl Engine {
         self.queue_next_waiting();
         self.jobs.set_state(id, state);
         self.forget_unused_secrets();
-        self.forget_unused_pods();
     }
 
     /// Every node on which a job has an entry, or may get one, is looked at.

@@ -88,6 +88,8 @@ impl Engine {
                 let nodes = usize::try_from(object.counts().desired).unwrap_or(0);
                 record.throttle.succeeded(nodes, now);
                 self.observe_job(object, true, now);
+                // What was to be written meanwhile has waited for this write, also if the watch was ahead of it.
+                self.queue.job(id);
             }
             JobWriteResult::Absent => self.remove_job(id, now),
             JobWriteResult::Failed(error) => {

@@ -153,19 +153,17 @@ impl JobRecord {
         (leaving || !self.finalizer_taken) && self.job.has_foreign_finalizer()
     }
 
-    /// When the job is deleted because its time to live is over. A job that another object controls goes with that object.
+    /// When the job is deleted because its time to live is over. A job that is part of another one goes with that one.
     pub(super) fn leaves_at(&self) -> Option<Timestamp> {
         match &self.state {
-            JobState::Ended(ended) if !self.job.has_controller() => ended.leaves_at(),
+            JobState::Ended(ended) if !self.job.has_parent() => ended.leaves_at(),
             _ => None,
         }
     }
 
     fn forget_progress(&mut self) {
-        if !matches!(self.state, JobState::Leaving(_)) {
-            self.state = JobState::Idle;
-            self.job.stop();
-        }
+        self.state = JobState::Idle;
+        self.job.stop();
         self.throttle = WriteThrottle::default();
         self.ahead_of_watch = false;
         self.unparsed = true;
@@ -262,6 +260,7 @@ impl Jobs {
         let id = self.next;
         self.next += 1;
         self.by_key.insert(key.clone(), id);
+        self.deleted.remove(&uid);
         self.by_uid.insert(uid.clone(), id);
         let record = JobRecord {
             key,

@@ -7,6 +7,7 @@ use larder_api::NodeImage;
 use larder_api::contract::Answer;
 use larder_model::Reason;
 use larder_planner::campaign::{Campaign, SecretScope};
+use larder_planner::dialect::Relabelled;
 use larder_planner::node_spec::has_room_for;
 use larder_planner::report::NodeReport;
 use larder_planner::select::{NodeTraits, SelectBy};
@@ -156,8 +157,13 @@ impl Engine {
             .zip(object)
             .and_then(|(task, object)| task.report(object, campaign.uid()));
         let has_order = report.is_some() || (task.is_some() && running.progress.has_order(node));
-        if !has_order && let Some(campaign) = job.relabelled(&running.progress, node, known) {
-            running.progress.amend(campaign, now);
+        if has_order {
+            return;
+        }
+        match job.relabelled(&running.progress, node, known) {
+            Some(Relabelled::Task(task)) => running.progress.set_task(node, task, now),
+            Some(Relabelled::Campaign(campaign)) => running.progress.amend(*campaign, now),
+            None => {}
         }
     }
 
@@ -180,8 +186,9 @@ impl Engine {
         let mut claim = report.as_ref().map(NodeReport::claim_view);
         let selected = is_selected(campaign, job, node, record);
         let block = selected.then(|| block(running, node, record, may_seal, now)).flatten();
-        // What a node reported outlives its NodeImage, where it was a success.
-        if object.is_some() || !progress.has_succeeded(node) {
+        // What a node reported outlives its NodeImage, and a node that is gone has no task to read it by.
+        let readable = object.is_some() && task.is_some();
+        if readable || !progress.has_succeeded(node) {
             the_job.reported(node, report.filter(|_| selected));
         }
         if let (Some(claim), Some(object)) = (&mut claim, object)
@@ -195,7 +202,7 @@ impl Engine {
             block,
             claim,
             heard: agent.and_then(|agent| agent.last_seen.as_ref()).map(|time| time.0),
-            object_missing: object.is_none(),
+            object_missing: !readable,
         })
     }
 }

@@ -160,6 +160,7 @@ impl Engine {
             };
             (write, in_flight)
         } else if record.image.is_none() {
+            self.refuse_orders(node, now);
             self.nodes.remove(node);
             return None;
         } else {
@@ -310,7 +311,7 @@ impl Engine {
                     state.succeeded();
                 }
                 self.image_gone(node, now);
-                self.settle(node, &in_flight.jobs, OrderResult::Refused(Reason::NodeUnsuitable), now);
+                self.refuse_orders(node, now);
             }
             NodeWriteResult::Refused(refusal) => {
                 if in_flight.is_lifecycle {
@@ -380,6 +381,20 @@ impl Engine {
                 self.queue.job(*job);
             }
         }
+    }
+
+    /// The node is gone, and its orders with it.
+    fn refuse_orders(&mut self, node: &NodeKey, now: Timestamp) {
+        let orders = self
+            .nodes
+            .get(node)
+            .map(|record| record.orders.keys().copied().collect::<Vec<_>>());
+        self.settle(
+            node,
+            &orders.unwrap_or_default(),
+            OrderResult::Refused(Reason::NodeUnsuitable),
+            now,
+        );
     }
 
     fn forget_orders_of_stopped_jobs(&mut self, node: &NodeKey) {

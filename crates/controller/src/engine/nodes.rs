@@ -23,6 +23,9 @@ use crate::merge::json_bytes;
 /// NodeImages that stay decompressed: those that something happened to last.
 const DECOMPRESSED: usize = 256;
 
+/// Uids of NodeImages that are remembered after the objects are gone: as many as writes may be in flight, and more.
+const GONE: usize = 256;
+
 /// What is known of one node.
 #[derive(Default)]
 pub(super) struct NodeRecord {
@@ -48,6 +51,8 @@ pub(super) struct Nodes {
     records: BTreeMap<NodeKey, Box<NodeRecord>>,
     /// Nodes whose NodeImage is decompressed, in the order in which they were looked at.
     decompressed: VecDeque<NodeKey>,
+    /// The uids of NodeImages that are gone, the latest last: the response to a write may still bring one back.
+    gone: VecDeque<String>,
 }
 
 /// What an observation changed.
@@ -202,6 +207,13 @@ impl Nodes {
         now: Timestamp,
     ) -> Option<(Option<NodeImage>, NodeChange)> {
         forget_needless(&mut object.metadata);
+        let uid = object.metadata.uid.as_ref();
+        if uid.is_some_and(|uid| self.gone.contains(uid)) {
+            if from_write {
+                return None;
+            }
+            self.gone.retain(|gone| Some(gone) != uid);
+        }
         let record = self.records.entry(node.clone()).or_default();
         // The watch may be behind a write, and a write's response behind the watch: what is older is no news. Between two
         // events of the watch the order counts, for an API server that was restored begins again with small numbers.
@@ -247,7 +259,13 @@ impl Nodes {
         let record = self.records.get_mut(node)?;
         record.unshare_labels();
         record.ahead_of_watch = false;
-        record.image.take()
+        let gone = record.image.take();
+        self.gone
+            .extend(gone.as_ref().and_then(|gone| gone.metadata.uid.clone()));
+        if GONE < self.gone.len() {
+            self.gone.pop_front();
+        }
+        gone
     }
 
     /// Forgets a node that has neither a Node nor a NodeImage.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use larder_planner::NodeKey;
 
+use super::nodes::NodeChange;
 use super::sync::{ObjectName, object_name};
 use super::{Engine, JobKey, WatchEvent, WatchKind};
 
@@ -18,7 +19,10 @@ impl Engine {
             WatchEvent::Node(facts) => {
                 let (node, change) = self.nodes.observe_node(facts);
                 self.node_changed(&node, &change, now);
-                self.queue.node(&node);
+                // A kubelet's heartbeat changes nothing that is looked at.
+                if !matches!(change, NodeChange::Nothing) {
+                    self.queue.node(&node);
+                }
             }
             WatchEvent::NodeImage(object) => {
                 let node = NodeKey::from(object.metadata.name.as_deref().unwrap_or_default());

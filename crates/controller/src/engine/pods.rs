@@ -53,14 +53,17 @@ impl Pods {
 }
 
 impl Engine {
-    /// Namespaces whose pods have to be watched.
-    pub fn pod_namespaces(&self) -> BTreeSet<String> {
+    /// Namespaces whose pods have to be watched. The pods of others are forgotten, here and not when a job stops: a job that
+    /// is replaced by another one needs the same watch, which is not started anew.
+    pub fn pod_namespaces(&mut self) -> BTreeSet<String> {
         let records = self.jobs.records().values();
         let by_pods = records.filter(|record| {
             let running = record.running();
             running.is_some_and(|running| matches!(running.progress.campaign().selection.by, SelectBy::Pods(_)))
         });
-        by_pods.map(|record| record.key.namespace.clone()).collect()
+        let needed: BTreeSet<String> = by_pods.map(|record| record.key.namespace.clone()).collect();
+        self.pods.0.retain(|namespace, _| needed.contains(namespace));
+        needed
     }
 
     /// Takes in a pod, or that it is gone.
@@ -103,12 +106,6 @@ impl Engine {
             self.reselect_job(job, now);
             self.queue.job(job);
         }
-    }
-
-    /// Forgets the pods of namespaces without a running podSelector job.
-    pub(super) fn forget_unused_pods(&mut self) {
-        let needed = self.pod_namespaces();
-        self.pods.0.retain(|namespace, _| needed.contains(namespace));
     }
 
     /// Counts a job's pods from scratch.

@@ -184,18 +184,19 @@ impl Engine {
         let Some(running) = self.jobs.running(job) else {
             return;
         };
-        let mut missing: BTreeSet<NoLogin> = BTreeSet::new();
+        // Most nodes have the same task.
+        let mut uses: BTreeSet<(&ImageRef, Vec<SecretRef>)> = BTreeSet::new();
         for task in running.progress.campaign().tasks.iter() {
-            for image in task.references() {
-                let secrets = task.secrets_for(image);
-                if !secrets.is_empty() && self.holds_no_login(image, &secrets) {
-                    missing.insert(NoLogin {
-                        registry: image.registry().to_owned(),
-                        secrets: secrets.iter().map(ToString::to_string).collect(),
-                    });
-                }
-            }
+            let images = task.references().into_iter();
+            uses.extend(images.map(|image| (image, task.secrets_for(image))));
         }
+        let useless =
+            |(image, secrets): &(&ImageRef, Vec<SecretRef>)| !secrets.is_empty() && self.holds_no_login(image, secrets);
+        let missing = uses.into_iter().filter(useless).map(|(image, secrets)| NoLogin {
+            registry: image.registry().to_owned(),
+            secrets: secrets.iter().map(ToString::to_string).collect(),
+        });
+        let missing: BTreeSet<NoLogin> = missing.collect();
         if let Some(running) = self.jobs.running_mut(job) {
             running.progress.lacks_logins(missing.into_iter().collect());
         }

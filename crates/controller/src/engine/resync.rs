@@ -24,8 +24,8 @@ pub(super) struct Resync {
 }
 
 impl Engine {
-    /// Looks at the next few, and begins anew after the last.
-    pub fn resync_slice(&mut self, now: Timestamp) {
+    /// Looks at the next few, and begins anew after the last. True if these were the last.
+    pub fn resync_slice(&mut self, now: Timestamp) -> bool {
         let nodes = after(self.nodes.records(), self.resync.node.as_ref(), NODES);
         let jobs = after(self.jobs.records(), self.resync.job.as_ref(), JOBS);
         self.resync = Resync {
@@ -39,6 +39,7 @@ impl Engine {
         for job in &jobs {
             self.queue.job(*job);
         }
+        self.resync.node.is_none() && self.resync.job.is_none()
     }
 
     /// Slices of a whole resync.

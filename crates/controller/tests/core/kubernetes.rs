@@ -131,11 +131,9 @@ async fn jobs_are_served_after_etcd_was_restored_from_an_older_copy() {
     let mut plane = plane().await;
     let mut stage = Stage::on_kubernetes(&plane).await;
     stage.start_controller(|_| {});
-    let _fleet = Fleet::of(&stage.client, &[QUICK, QUICK]).await;
-    let spec = |image: &str| json!({"image": image, "parallelism": 2});
-    stage.submit("before", spec("nginx:1")).await;
-    stage.job_ends("before").await;
     let backup = plane.back_up().await.unwrap();
+    let spec = |image: &str| json!({"image": image, "parallelism": 2});
+    let fleet = Fleet::of(&stage.client, &[QUICK, QUICK]).await;
     for number in 0..8 {
         stage
             .submit(&format!("lost-{number}"), spec(&format!("redis:{number}")))
@@ -144,12 +142,13 @@ async fn jobs_are_served_after_etcd_was_restored_from_an_older_copy() {
     for number in 0..8 {
         stage.job_ends(&format!("lost-{number}")).await;
     }
+    drop(fleet);
     plane.restore(&backup).await.unwrap();
-    stage.submit("after", spec("nginx:2")).await;
-    let job = stage.job_ends("after").await;
-    assert_eq!(job.status.map(|status| status.succeeded), Some(2));
-    // Another job of a name that was lost is a new one.
-    stage.submit("lost-0", spec("nginx:3")).await;
-    let job = stage.job_ends("lost-0").await;
-    assert_eq!(job.status.map(|status| status.succeeded), Some(2));
+    let _fleet = Fleet::of(&stage.client, &[QUICK, QUICK]).await;
+    // One of a new name, and one of a name that was lost.
+    for name in ["after", "lost-0"] {
+        stage.submit(name, spec("nginx:1")).await;
+        let job = stage.job_ends(name).await;
+        assert_eq!(job.status.map(|status| status.succeeded), Some(2), "{name}");
+    }
 }

@@ -45,6 +45,12 @@ impl Dialect for PullJobs {
         })
     }
 
+    /// A child of an ImageListPullJob.
+    fn has_parent(object: &ImagePullJob) -> bool {
+        let mut owners = object.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.kind == "ImageListPullJob" && owner.controller == Some(true))
+    }
+
     fn plan(object: &ImagePullJob, _fleet: &dyn Fleet, earlier: Option<(&(), &Progress)>) -> Result<Plan<()>, Refusal> {
         let campaign = campaign(object).map_err(Refusal::InvalidSpec)?;
         if earlier.is_some_and(|((), progress)| *progress.campaign() == campaign) {

@@ -17,14 +17,13 @@ use super::explain::{explain, not_chosen};
 use super::nodes::{Before, Choice, Chosen, choose};
 use super::reports::Reports;
 use super::{status, time, verdict};
-use crate::campaign::Campaign;
-use crate::dialect::{Dialect, Finished, Fleet, JobStatus, NodeFacts, Plan, Refusal, StatusCounts};
+use crate::dialect::{Dialect, Finished, Fleet, JobStatus, NodeFacts, Plan, Refusal, Relabelled, StatusCounts};
 use crate::explain::Explanation;
 use crate::finish::End;
 use crate::progress::Progress;
 use crate::report::{Failure, NodeReport};
 use crate::secret::UnusableSecrets;
-use crate::task::Tasks;
+use crate::task::{NodeTask, Tasks};
 use crate::view::NodeKey;
 
 /// The kind `ImagePrePullJob`.
@@ -76,9 +75,11 @@ impl Dialect for PrePullJobs {
         earlier: Option<(&PrePullRun, &Progress)>,
     ) -> Result<Plan<PrePullRun>, Refusal> {
         let plan = PrePull::of(object).map_err(|refusal| Refusal::InvalidSpec(refusal.to_string()))?;
+        if earlier.is_some_and(|(run, _)| run.plan == plan) {
+            return Ok(Plan::Unchanged);
+        }
         let nodes = fleet.nodes();
         let (before, kept, reports, succeeded_before) = match earlier {
-            Some((run, _)) if run.plan == plan => return Ok(Plan::Unchanged),
             Some((run, progress)) => (
                 run.choice_before(&plan),
                 run.kept_tasks(&plan, progress),
@@ -110,14 +111,18 @@ impl Dialect for PrePullJobs {
         })
     }
 
-    fn relabelled(run: &mut PrePullRun, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Campaign> {
+    fn relabelled(
+        run: &mut PrePullRun,
+        progress: &Progress,
+        node: &NodeKey,
+        known: NodeFacts<'_>,
+    ) -> Option<Relabelled> {
         let campaign = progress.campaign();
         let task = campaign.tasks.of(node);
         let same = task.is_some_and(|task| run.plan.overriders.matching(known.labels) == task.variant());
-        if same {
+        if same || !campaign.selection.names(node) {
             return None;
         }
-        let chosen = run.choice.nodes.iter_mut().find(|chosen| chosen.name == *node)?;
         let mut alone = Choice {
             nodes: vec![Chosen {
                 name: node.clone(),
@@ -127,13 +132,20 @@ impl Dialect for PrePullJobs {
         };
         let fleet = BTreeMap::from([(node.clone(), known)]);
         let own = run.plan.tasks(&mut alone, &fleet, &Tasks::default());
+        // The campaign is as long as the fleet, and mostly the same as before.
+        let knows_secrets =
+            |task: &&Arc<NodeTask>| task.secrets().iter().all(|secret| campaign.secrets.contains(secret));
+        if let Some(task) = own.of(node).filter(knows_secrets) {
+            return Some(Relabelled::Task(Arc::clone(task)));
+        }
+        let chosen = run.choice.nodes.iter_mut().find(|chosen| chosen.name == *node)?;
         *chosen = alone.nodes.pop()?;
         let mut tasks = campaign.tasks.clone();
         tasks.remove(node);
         if let Some(task) = own.of(node) {
             tasks.insert(node.clone(), Arc::clone(task));
         }
-        Some(run.plan.campaign(&run.choice, tasks))
+        Some(Relabelled::Campaign(Box::new(run.plan.campaign(&run.choice, tasks))))
     }
 
     fn reported(run: &mut PrePullRun, node: &NodeKey, report: Option<NodeReport>) {

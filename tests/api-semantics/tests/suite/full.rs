@@ -142,7 +142,7 @@ failed: 1
 pulling: 1
 waiting: 2
 firstSyncStatus: {syncAt: "2026-11-15T10:00:00Z", status: ok, message: fine}
-agent: {version: 0.1.0, runtime: containerd 2.1.9, publicKey: a2V5, lastSeen: "2026-11-15T10:00:00Z"}
+agent: {version: 0.1.0, runtime: containerd 2.1.9, publicKey: a2V5, lastSeen: "2026-11-15T10:00:00Z", instance: host_a, conflictsWith: host_b}
 imageFs: {capacity: 100000000000, free: 50000000000}
 imageStatuses:
   registry.example:5000/team/app:

@@ -125,3 +125,24 @@ fn every_job_and_node_is_looked_at_once_in_a_resync() {
     engine.resync_slice(at(0));
     assert_eq!(queued(&mut engine), all[..32]);
 }
+
+#[test]
+fn a_success_on_a_node_that_left_while_no_controller_ran_is_kept() {
+    let mut engine = Engine::new(serving());
+    let edge = |name: &str| {
+        let mut image = node_image(name, &json!({}), &json!({"desired": 0}));
+        image.metadata.labels = Some([("node-role.kubernetes.io/edge".to_owned(), String::new())].into());
+        shown(image)
+    };
+    let job = job::<PrePullJobs>(json!({
+        "apiVersion": "operations.kubeedge.io/v1alpha2", "kind": "ImagePrePullJob",
+        "metadata": {"name": "job", "uid": "job"},
+        "spec": {"imagePrePullTemplate": {"images": ["nginx:1"], "nodeNames": ["here", "left"]}},
+        "status": {"phase": "InProgress", "nodeStatus": [{"nodeName": "left", "phase": "Successful"}]},
+    }));
+    // The Node is gone; its NodeImage is still to be deleted.
+    engine.show_all(vec![node("here"), edge("here"), edge("left"), job], at(0));
+    engine.decide(at(0));
+    let running = engine.jobs.running(engine.id("job")).unwrap();
+    assert!(running.progress.has_succeeded("left"));
+}

@@ -113,3 +113,36 @@ fn a_job_that_begins_leaves_node_images_compressed() {
     assert_eq!(engine.sizes().running_jobs, 1);
     assert!(engine.nodes.get("node").unwrap().image.is_compressed());
 }
+
+#[test]
+fn a_node_that_vanishes_with_an_unwritten_order_gives_its_slot_back() {
+    let mut engine = Engine::new(serving());
+    let job = pull_job("job", &json!({"image": "nginx", "parallelism": 1}), &Value::Null);
+    engine.show_all(vec![node("a"), idle("a"), node("b"), idle("b"), job], at(0));
+    engine.decide(at(0));
+    assert_eq!(engine.nodes.get("a").unwrap().orders.len(), 1);
+    for kind in [WatchKind::Node, WatchKind::NodeImage] {
+        let gone = WatchEvent::Gone {
+            namespace: String::new(),
+            name: "a".to_owned(),
+        };
+        engine.observe(&kind, gone, at(0));
+    }
+    for _ in 0..3 {
+        engine.next_node_write(at(0));
+        engine.decide(at(0));
+    }
+    assert!(engine.nodes.get("a").is_none());
+    assert_eq!(engine.nodes.get("b").unwrap().orders.len(), 1, "the slot is passed on");
+}
+
+#[test]
+fn a_heartbeat_of_a_kubelet_queues_nothing() {
+    let mut engine = Engine::new(serving());
+    engine.show_all(vec![node("a"), idle("a")], at(0));
+    while engine.has_queued_nodes() {
+        engine.next_node_write(at(0));
+    }
+    engine.show_event(node("a"), at(1));
+    assert!(!engine.has_queued_nodes());
+}
