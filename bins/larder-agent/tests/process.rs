@@ -298,8 +298,11 @@ async fn stopped_and_resumed_it_writes_though_its_order_was_withdrawn_meanwhile(
     wait_until(SOON, "a sign of life", async || last_seen().await != before)
         .await
         .unwrap();
-    let status = node.images.get(&node.name).await.unwrap().status.unwrap();
-    assert_eq!((status.desired, status.image_statuses.len()), (0, 0));
+    let withdrawn = async || {
+        let status = node.images.get(&node.name).await.unwrap().status.unwrap();
+        (status.desired, status.image_statuses.len()) == (0, 0)
+    };
+    wait_until(SOON, "an empty status", withdrawn).await.unwrap();
 }
 
 /// What the controller would seal for this node, object and image, on behalf of the object itself.
