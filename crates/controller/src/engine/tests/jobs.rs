@@ -146,3 +146,18 @@ fn a_success_on_a_node_that_left_while_no_controller_ran_is_kept() {
     let running = engine.jobs.running(engine.id("job")).unwrap();
     assert!(running.progress.has_succeeded("left"));
 }
+
+#[test]
+fn a_status_that_could_not_be_written_is_written_again() {
+    let mut engine = Engine::new(serving());
+    engine.show_all(vec![pull_job("job", &json!({"image": "nginx"}), &Value::Null)], at(0));
+    engine.decide(at(0));
+    let (target, first) = engine.next_job_write(at(0)).unwrap();
+    engine.job_written(&target, JobWriteResult::Failed("no response".to_owned()), at(0));
+    assert!(engine.next_job_write(at(0)).is_none(), "not at once");
+    let wake = engine.next_wake().unwrap();
+    assert!(wake <= at(2));
+    engine.decide(wake);
+    let (_, second) = engine.next_job_write(wake).unwrap();
+    assert!(matches!((first, second), (JobWrite::Status(_), JobWrite::Status(_))));
+}
