@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
 use larder_api::{ImageListPullJob, ImageListPullJobStatus, ImagePullJob, ImagePullJobSpec};
@@ -91,6 +92,8 @@ struct List {
     /// The object came back from a write of ours: the watch may still be behind it.
     ahead_of_watch: bool,
     throttle: WriteThrottle,
+    /// When the list was first looked at: it began then, also if the first writes of its status were lost.
+    first_seen: Timestamp,
     /// A child was created with an unknown outcome; the watch shows it if it exists.
     unsure_until: Option<Timestamp>,
     /// Children that ended and were deleted by somebody else: they are not made again. The list's status says so too, but
@@ -187,7 +190,7 @@ impl ListJobs {
     pub fn observe(&mut self, kind: &WatchKind, event: &WatchEvent, now: Timestamp) {
         let listed = self.sync.observe(kind, event, now);
         match (kind, event) {
-            (WatchKind::List, WatchEvent::List(list)) => self.observe_list((**list).clone(), false),
+            (WatchKind::List, WatchEvent::List(list)) => self.observe_list((**list).clone(), false, now),
             (WatchKind::List, WatchEvent::Gone { namespace, name }) => {
                 let key = ListKey {
                     namespace: namespace.clone(),
@@ -234,7 +237,7 @@ impl ListJobs {
         }
     }
 
-    fn observe_list(&mut self, mut list: ImageListPullJob, from_write: bool) {
+    fn observe_list(&mut self, mut list: ImageListPullJob, from_write: bool, now: Timestamp) {
         list.metadata.managed_fields = None;
         let key = ListKey::of(&list.metadata);
         let uid = list.metadata.uid.clone().unwrap_or_default();
@@ -255,6 +258,7 @@ impl ListJobs {
                     object: list,
                     ahead_of_watch: from_write,
                     throttle: WriteThrottle::default(),
+                    first_seen: now,
                     unsure_until: None,
                     departed: BTreeMap::new(),
                 };
@@ -442,7 +446,22 @@ impl ListJobs {
             return due.then_some(ListWrite::Delete);
         }
         let before = list.object.status.as_ref().map_or_else(|| json!({}), json_of);
-        let changes = difference(&before, &json_of(&self.status(list, now)))?;
+        let mut status = self.status(list, now);
+        if list
+            .object
+            .status
+            .as_ref()
+            .is_none_or(|status| status.start_time.is_none())
+        {
+            status.start_time = Some(Time(list.first_seen));
+        }
+        let changes = difference(&before, &json_of(&status))?;
+        let eta_alone = changes
+            .as_object()
+            .is_some_and(|changes| changes.keys().all(|key| key == "etaSeconds"));
+        if eta_alone && !list.throttle.eta_is_old(now) {
+            return None;
+        }
         Some(ListWrite::Status(
             json!({ "metadata": { "uid": list.uid }, "status": changes }),
         ))
@@ -480,7 +499,7 @@ impl ListJobs {
         match result {
             ListWriteResult::List(object) => {
                 list.throttle.succeeded(0, now);
-                self.observe_list(*object, true);
+                self.observe_list(*object, true, now);
                 None
             }
             ListWriteResult::Child(child) => {

@@ -47,7 +47,10 @@ impl Progress {
             Some(end) => conditions.ended(verdict(end, &totals), &self.final_message(end, &totals)),
         }
         ImagePullJobStatus {
-            start_time: Some(Time(whole_seconds(self.started))),
+            // As it was first written, whatever the clock says since.
+            start_time: previous
+                .and_then(|status| status.start_time.clone())
+                .or(Some(Time(whole_seconds(self.started)))),
             completion_time: end.map(|_| Time(now)),
             desired: number(counts.desired),
             active: number(if end.is_some() { 0 } else { counts.active }),

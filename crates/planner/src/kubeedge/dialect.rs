@@ -79,25 +79,24 @@ impl Dialect for PrePullJobs {
             return Ok(Plan::Unchanged);
         }
         let nodes = fleet.nodes();
-        let (before, kept, reports, succeeded_before) = match earlier {
-            Some((run, progress)) => (
+        let (before, kept, reports, succeeded_before) = if let Some((run, progress)) = earlier {
+            (
                 run.choice_before(&plan),
                 run.kept_tasks(&plan, progress),
                 run.reports.clone(),
                 Vec::new(),
-            ),
-            None => {
-                let claimed = fleet.claimed_by(&plan.uid());
-                let kept = if was_seen(object) && !plan.overriders.is_empty() {
-                    plan.handed_out(&nodes, claimed.iter().map(|(node, object)| (node, *object)))
-                } else {
-                    Tasks::default()
-                };
-                let before = Before::of(object.status.as_ref(), claimed.into_iter().map(|(node, _)| node));
-                let departed = Reports::of_departed(object.status.as_ref(), |node| nodes.contains_key(node));
-                let names = departed.nodes().cloned().collect();
-                (before, kept, departed, names)
-            }
+            )
+        } else {
+            let claimed = fleet.claimed_by(&plan.uid());
+            let kept = if was_seen(object) && !plan.overriders.is_empty() {
+                plan.handed_out(&nodes, claimed.iter().map(|(node, object)| (node, *object)))
+            } else {
+                Tasks::default()
+            };
+            let before = Before::of(object.status.as_ref(), claimed.into_iter().map(|(node, _)| node));
+            let departed = Reports::of_departed(object.status.as_ref(), |node| nodes.contains_key(node));
+            let names = departed.nodes().cloned().collect();
+            (before, kept, departed, names)
         };
         let choice = choose(&plan.nodes, &nodes, plan.waits_for_nodes(), &before);
         let mut choice = choice.map_err(|error| Refusal::NoNodesMatched(error.to_string()))?;
