@@ -92,6 +92,10 @@ bench-controller: test-prerequisites setup ## Measure the controller on up to 10
 	cargo build --release --locked --package larder-controller-bin
 	cargo run --release --quiet --locked --package larder-scale --example bench-controller
 
+.PHONY: simulate
+simulate: ## Run the engine in virtual time against a world of faults (SEEDS=10000, or SEED=n to repeat one run)
+	cargo run --profile simulate --quiet --locked --package larder-simulate -- $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))
+
 .PHONY: soak
 soak: test-prerequisites setup ## Kill every part at random moments of running jobs, 20 times each (seed printed; SEED=N repeats)
 	cargo build --workspace --bins --locked

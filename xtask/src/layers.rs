@@ -105,6 +105,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["larder-api", "larder-testkit", "larder-localplane"],
     ),
     ("larder-cluster", &["larder-testkit"]),
+    (
+        "larder-simulate",
+        &[
+            "larder-model",
+            "larder-api",
+            "larder-planner",
+            "larder-controller",
+            "larder-seal",
+        ],
+    ),
     ("larder-chart", &[]),
     ("larder-e2e", &["larder-api", "larder-testkit"]),
     (

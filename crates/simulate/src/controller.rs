@@ -1,0 +1,210 @@
+//! The controller's engine and its list jobs, seen from outside: the only module that knows their interface.
+//!
+//! It turns objects of the simulated API server into watch events, what the engine wants to be written into calls, and
+//! responses into results, as the controller's own main loop does. The planted bugs are here too: each makes the interface
+//! misbehave as a bug inside the engine would.
+
+mod requests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+
+use jiff::Timestamp;
+use larder_controller::engine::{Engine as Inner, JobTarget, JobWriteResult, Limits, NodeWrite, WatchEvent};
+use larder_controller::kinds;
+use larder_controller::lists::{ListJobs, ListWriteResult};
+use larder_planner::kruise::PullJobs;
+
+pub(crate) use self::requests::Request;
+use self::requests::{job_key, job_result, list_result, node_image_key, node_result, secret_read, shown, watch_kind};
+use crate::api::{Call, Key, Kind, Response};
+use crate::stream::{Item, Scope};
+
+/// Calls of each class at a time, as the controller allows: NodeImages, jobs, Secrets, Events.
+pub(crate) const MAX_IN_FLIGHT: [usize; 4] = [64, 16, 8, 4];
+
+/// A bug that is planted to see whether it is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedBug {
+    /// The moment at which the engine wants to be woken is forgotten.
+    LostWakeUp,
+    /// Now and then the end of a NodeImage write is not told, so that its slots stay taken.
+    LeakedSlot,
+    /// The response to a write of a deleted job is taken for one of the job that has its name now.
+    ResponseMatchedByName,
+    /// A write of a job that failed is not queued again.
+    MissingRequeue,
+}
+
+/// The engine of one replica, and its list jobs.
+pub(crate) struct Engine {
+    engine: Inner,
+    lists: ListJobs,
+    planted: Option<PlantedBug>,
+    node_responses: u64,
+    /// The uid that each job's name stood for last, for the bug that matches responses by name.
+    uids: BTreeMap<Key, String>,
+}
+
+impl Engine {
+    pub(crate) fn new(max_active_pulls: Option<usize>, planted: Option<PlantedBug>) -> Self {
+        let limits = Limits {
+            max_active_pulls: max_active_pulls.and_then(NonZeroUsize::new),
+            serve_jobs: true,
+            ..Limits::default()
+        };
+        Self {
+            engine: Inner::new(limits),
+            lists: ListJobs::new(true),
+            planted,
+            node_responses: 0,
+            uids: BTreeMap::new(),
+        }
+    }
+
+    /// What every replica watches.
+    pub(crate) fn scopes() -> Vec<Scope> {
+        let kinds = [
+            Kind::Node,
+            Kind::NodeImage,
+            Kind::PullJob,
+            Kind::PrePullJob,
+            Kind::ListJob,
+        ];
+        kinds.into_iter().map(Scope::All).collect()
+    }
+
+    /// The pods that it wants to watch too.
+    pub(crate) fn pod_scopes(&mut self) -> BTreeSet<Scope> {
+        let namespaces = self.engine.pod_namespaces();
+        namespaces
+            .into_iter()
+            .map(|namespace| Scope::Namespace(Kind::Pod, namespace))
+            .collect()
+    }
+
+    pub(crate) fn observe(&mut self, scope: &Scope, item: &Item, now: Timestamp) {
+        let Some(kind) = watch_kind(scope) else {
+            return;
+        };
+        let event = match item {
+            Item::Begin => WatchEvent::ListBegins,
+            Item::Complete => WatchEvent::ListComplete,
+            Item::Gone(object) => WatchEvent::Gone {
+                namespace: object.key.namespace.clone(),
+                name: object.key.name.clone(),
+            },
+            Item::Shown(object) => {
+                self.uids.insert(object.key.clone(), object.uid.clone());
+                shown(object)
+            }
+        };
+        self.lists.observe(&kind, &event, now);
+        self.engine.observe(&kind, event, now);
+    }
+
+    pub(crate) fn begin_term(&mut self) {
+        self.engine.restart();
+        self.lists.restart();
+    }
+
+    pub(crate) fn decide(&mut self, now: Timestamp) {
+        self.engine.decide(now);
+        self.lists.decide(now);
+    }
+
+    /// One slice of the resync.
+    pub(crate) fn resync(&mut self, now: Timestamp) {
+        self.engine.resync_slice(now);
+        self.lists.resync();
+    }
+
+    /// Slices of a whole resync.
+    pub(crate) fn resync_slices(&self) -> u64 {
+        u64::try_from(self.engine.resync_slices()).unwrap_or(1).max(1)
+    }
+
+    /// The next request of a class.
+    pub(crate) fn next_request(&mut self, class: usize, now: Timestamp) -> Option<Request> {
+        match class {
+            0 => self
+                .engine
+                .next_node_write(now)
+                .map(|(node, write)| Request::Node(node, write)),
+            1 => {
+                let job = self
+                    .engine
+                    .next_job_write(now)
+                    .map(|(target, write)| Request::Job(target, write));
+                job.or_else(|| {
+                    self.lists
+                        .next_write(now)
+                        .map(|(target, write)| Request::List(target, write))
+                })
+            }
+            2 => self.engine.next_secret().map(Request::Secret),
+            _ => self.engine.events().pop().map(|_| Request::Event),
+        }
+    }
+
+    /// Whether it has more nodes to look at than it did in one go.
+    pub(crate) fn has_more_nodes(&self) -> bool {
+        self.engine.has_queued_nodes()
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        let wake = [self.engine.next_wake(), self.lists.next_wake()]
+            .into_iter()
+            .flatten()
+            .min();
+        wake.filter(|_| self.planted != Some(PlantedBug::LostWakeUp))
+    }
+
+    /// Tells the engine how a request ended; or gives back the call that has to be made first.
+    pub(crate) fn respond(&mut self, request: &Request, response: Response, now: Timestamp) -> Option<Call> {
+        match request {
+            Request::Event => {}
+            Request::Secret(secret) => self.engine.secret_read(secret, secret_read(&response), now),
+            Request::Node(node, write) => {
+                self.node_responses += 1;
+                if self.planted == Some(PlantedBug::LeakedSlot) && self.node_responses.is_multiple_of(40) {
+                    return None;
+                }
+                // Another writer was faster: the object that is there counts.
+                if let (NodeWrite::Create(_), Response::Refused(_)) = (write, &response) {
+                    return Some(Call::Get(node_image_key(node)));
+                }
+                self.engine.node_written(node, node_result(write, response), now);
+            }
+            Request::Job(target, write) => {
+                let result = job_result(write, response);
+                let failed = matches!(result, JobWriteResult::Failed(_));
+                if failed && self.planted == Some(PlantedBug::MissingRequeue) {
+                    return None;
+                }
+                self.engine.job_written(&self.target(target), result, now);
+            }
+            Request::List(target, write) => {
+                let result = list_result(write, response);
+                if let ListWriteResult::Child(child) = &result
+                    && let Some(job) = kinds::job::<PullJobs>((**child).clone())
+                {
+                    self.engine.job_created(job, now);
+                }
+                self.lists.written(target, result, now);
+            }
+        }
+        None
+    }
+
+    /// The job that a response is taken in for.
+    fn target(&self, target: &JobTarget) -> JobTarget {
+        let mut target = target.clone();
+        if self.planted == Some(PlantedBug::ResponseMatchedByName)
+            && let Some(uid) = self.uids.get(&job_key(&target))
+        {
+            target.uid.clone_from(uid);
+        }
+        target
+    }
+}

@@ -1,0 +1,36 @@
+//! Bugs that are planted are found, and within how many seeds. Of the four, a lost wake-up and a response that is matched by
+//! name are not found within several hundred seeds yet.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed, and says what it saw"
+)]
+
+use std::thread::available_parallelism;
+
+use larder_simulate::{Options, PlantedBug, sweep};
+
+fn seeds_until_found(bug: PlantedBug, most: u64) {
+    let options = Options {
+        largest_fleet: 12,
+        planted: Some(bug),
+        last_events: 60,
+    };
+    let cores = available_parallelism().map_or(1, usize::from);
+    let swept = sweep(1, most, cores, options, |swept| swept.failures.is_empty());
+    let failure = swept.failures.first().expect("the planted bug is found");
+    println!("{bug:?} after {} seeds: {}", swept.runs, failure.violation);
+}
+
+#[test]
+fn a_leaked_slot_is_found() {
+    seeds_until_found(PlantedBug::LeakedSlot, 50);
+}
+
+#[test]
+fn a_missing_requeue_is_found() {
+    seeds_until_found(PlantedBug::MissingRequeue, 50);
+}
