@@ -19,11 +19,11 @@ pub mod facts;
 pub mod feature_gates;
 mod health;
 #[doc(hidden)]
+mod json;
 pub mod kinds;
 pub mod lease;
 #[doc(hidden)]
 pub mod lists;
-mod merge;
 mod permit;
 pub mod run;
 pub mod settings;

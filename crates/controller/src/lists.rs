@@ -11,14 +11,15 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
+use larder_api::contract::job_status_patch;
 use larder_api::{ImageListPullJob, ImageListPullJobStatus, ImagePullJob, ImagePullJobSpec};
 use larder_model::ImageRef;
 use larder_planner::kruise::list as rules;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing::warn;
 
 use crate::engine::{GATE_OFF, NewEvent, Sync, Timers, WatchEvent, WatchKind, WriteThrottle, object_name, revision};
-use crate::merge::{difference, json_of};
+use crate::json::json_of;
 
 /// How long a child whose creation has an unknown outcome is waited for before it is created again.
 const CREATION_SHOWS_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
@@ -445,26 +446,15 @@ impl ListJobs {
             let due = list.leaves_at().is_some_and(|moment| moment <= now);
             return due.then_some(ListWrite::Delete);
         }
-        let before = list.object.status.as_ref().map_or_else(|| json!({}), json_of);
+        let before = list.object.status.as_ref();
         let mut status = self.status(list, now);
-        if list
-            .object
-            .status
-            .as_ref()
-            .is_none_or(|status| status.start_time.is_none())
-        {
+        if before.is_none_or(|status| status.start_time.is_none()) {
             status.start_time = Some(Time(list.first_seen));
         }
-        let changes = difference(&before, &json_of(&status))?;
-        let eta_alone = changes
-            .as_object()
-            .is_some_and(|changes| changes.keys().all(|key| key == "etaSeconds"));
-        if eta_alone && !list.throttle.eta_is_old(now) {
-            return None;
-        }
-        Some(ListWrite::Status(
-            json!({ "metadata": { "uid": list.uid }, "status": changes }),
-        ))
+        let patch = job_status_patch(&list.uid, before, &json_of(&status))?;
+        list.throttle
+            .is_worth_writing(&patch, now)
+            .then_some(ListWrite::Status(patch))
     }
 
     fn status(&self, list: &List, now: Timestamp) -> ImageListPullJobStatus {

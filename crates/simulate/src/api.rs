@@ -81,8 +81,6 @@ pub(crate) enum Call {
     Create(Kind, Value),
     /// A JSON patch of the object without its status.
     JsonPatch(Key, Value),
-    /// A merge patch of the status alone.
-    MergeStatus(Key, Value),
     /// A JSON patch of the status alone.
     JsonPatchStatus(Key, Value),
     /// A merge patch of the object without its status.
@@ -100,7 +98,6 @@ impl Call {
     pub(crate) fn writes(&self) -> Option<&Key> {
         match self {
             Self::JsonPatch(key, _)
-            | Self::MergeStatus(key, _)
             | Self::JsonPatchStatus(key, _)
             | Self::Merge(key, _)
             | Self::Delete { key, .. } => Some(key),
@@ -186,7 +183,6 @@ impl Api {
             Call::JsonPatch(key, operations) => self.change(key, writer, |object| {
                 patch::json(object, operations, key.kind.is_custom())
             }),
-            Call::MergeStatus(key, changes) => self.change(key, writer, |object| patch::merge_status(object, changes)),
             Call::JsonPatchStatus(key, operations) => {
                 self.change(key, writer, |object| patch::json_status(object, operations))
             }

@@ -44,18 +44,6 @@ pub enum Invariant {
     NotSettled,
 }
 
-/// A situation that is left out of all runs, because of a bug that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KnownBug {
-    /// A controller whose clock steps back waits until the clock is there again.
-    ControllerClockStepsBack,
-    /// The status of a deleted job lands on the job that has its name now.
-    StatusHasNoPrecondition,
-}
-
-/// Bugs that are known and not fixed yet. Empty unless a fix is under way.
-pub const KNOWN_BUGS: &[KnownBug] = &[KnownBug::ControllerClockStepsBack, KnownBug::StatusHasNoPrecondition];
-
 /// An invariant that does not hold.
 #[derive(Clone, Debug)]
 pub struct Violation {

@@ -103,7 +103,11 @@ impl Engine {
         self.engine.observe(&kind, event, now);
     }
 
-    pub(crate) fn begin_term(&mut self) {
+    pub(crate) fn clock_went_back(&mut self, now: Timestamp) -> bool {
+        self.engine.clock_went_back(now)
+    }
+
+    pub(crate) fn restart(&mut self) {
         self.engine.restart();
         self.lists.restart();
     }

@@ -40,7 +40,7 @@ mod stream;
 mod sweep;
 mod world;
 
-pub use checks::{Invariant, KNOWN_BUGS, KnownBug, Violation};
+pub use checks::{Invariant, Violation};
 pub use controller::PlantedBug;
 pub use run::{Failure, Options, Summary, run};
 pub use sweep::{Sweep, sweep};

@@ -103,10 +103,11 @@ impl Replica {
         if self.followed != self.term {
             self.followed = self.term;
             if self.term.is_some() {
-                self.engine.begin_term();
-                self.inbox.clear();
                 turned.starts = self.restart();
             }
+        }
+        if self.engine.clock_went_back(clock) {
+            turned.starts = self.restart();
         }
         if self.next_resync.is_some_and(|at| at <= now) {
             self.next_resync = Some(now + RESYNC / self.engine.resync_slices());
@@ -132,8 +133,10 @@ impl Replica {
         }
     }
 
-    /// Every watch begins anew with a list.
+    /// The engine forgets what it saw, and every watch begins anew with a list.
     pub(crate) fn restart(&mut self) -> Vec<Scope> {
+        self.engine.restart();
+        self.inbox.clear();
         let pods = self
             .streams
             .keys()

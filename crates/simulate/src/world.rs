@@ -225,7 +225,6 @@ pub(crate) fn brief(call: &Call) -> impl fmt::Display + use<> {
         Call::Get(key) => format!("get {:?} {}", key.kind, key.name),
         Call::Create(kind, value) => format!("create {kind:?} {}", value["metadata"]["name"]),
         Call::JsonPatch(key, patch) => format!("patch {:?} {} {patch}", key.kind, key.name),
-        Call::MergeStatus(key, patch) => format!("status of {:?} {} {}", key.kind, key.name, patch["status"]),
         Call::JsonPatchStatus(key, patch) => format!("status of {:?} {} {patch}", key.kind, key.name),
         Call::Merge(key, patch) => format!("edit {:?} {} {patch}", key.kind, key.name),
         Call::Delete { key, .. } => format!("delete {:?} {}", key.kind, key.name),

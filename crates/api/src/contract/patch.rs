@@ -36,10 +36,32 @@ pub fn spec_patch(current: &NodeImage, wanted: &NodeImageSpec) -> Option<Value> 
 /// that holds `metadata.uid` would be accepted, because for the status of a custom resource the API server puts all metadata
 /// back before it compares them. The patch names only what changed, and of the results only the images that changed.
 pub fn status_patch(uid: &str, current: Option<&NodeImageStatus>, wanted: &NodeImageStatus) -> Option<Value> {
-    let mut operations = match current {
+    let operations = match current {
         None => vec![add("/status", wanted)],
-        Some(current) => status_operations(current, wanted),
+        Some(current) => {
+            let mut operations =
+                map_operations("/status/imageStatuses", &current.image_statuses, &wanted.image_statuses);
+            operations.extend(field_operations(&without_results(current), &without_results(wanted)));
+            operations
+        }
     };
+    guarded_by_uid(uid, operations)
+}
+
+/// A JSON patch for the status subresource that turns the status `current` of the job with this uid into `wanted`, or None if
+/// they are the same.
+///
+/// It is guarded by the uid for the same reason as [`status_patch`]: a late write must not reach a job of the same name that
+/// was created after this one was deleted. It names only the fields that changed.
+pub fn job_status_patch<S: Serialize>(uid: &str, current: Option<&S>, wanted: &Value) -> Option<Value> {
+    let operations = match current {
+        None => vec![add("/status", wanted)],
+        Some(current) => field_operations(&json_of(current), wanted),
+    };
+    guarded_by_uid(uid, operations)
+}
+
+fn guarded_by_uid(uid: &str, mut operations: Vec<Value>) -> Option<Value> {
     if operations.is_empty() {
         return None;
     }
@@ -47,25 +69,23 @@ pub fn status_patch(uid: &str, current: Option<&NodeImageStatus>, wanted: &NodeI
     Some(Value::Array(operations))
 }
 
-fn status_operations(current: &NodeImageStatus, wanted: &NodeImageStatus) -> Vec<Value> {
-    let results = map_operations("/status/imageStatuses", &current.image_statuses, &wanted.image_statuses);
-    let (before, after) = (fields_without_results(current), fields_without_results(wanted));
+/// Operations on the fields of a status that exists.
+fn field_operations(current: &Value, wanted: &Value) -> Vec<Value> {
+    let none = Map::new();
+    let before = current.as_object().unwrap_or(&none);
+    let after = wanted.as_object().unwrap_or(&none);
     let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(*value));
     let changed = changed.map(|(key, value)| add(&format!("/status/{key}"), value));
     let gone = before.keys().filter(|key| !after.contains_key(*key));
     let gone = gone.map(|key| remove(&format!("/status/{key}")));
-    results.into_iter().chain(changed).chain(gone).collect()
+    changed.chain(gone).collect()
 }
 
-fn fields_without_results(status: &NodeImageStatus) -> Map<String, Value> {
-    let fields = json_of(&NodeImageStatus {
+fn without_results(status: &NodeImageStatus) -> Value {
+    json_of(&NodeImageStatus {
         image_statuses: BTreeMap::new(),
         ..status.clone()
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    })
 }
 
 /// Operations on the map at this path, which is left out where it is empty.

@@ -13,6 +13,7 @@ use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
 use larder_planner::dialect::Dialect;
 use larder_planner::{NodeKey, SecretRef};
 use larder_registry::docker_config::DockerConfig;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -255,12 +256,12 @@ async fn write_node_image(client: Client, node: &NodeKey, write: NodeWrite, metr
                 CallResult::Forbidden(error) | CallResult::Unknown(error) => unknown(node, &error),
             };
         }
-        NodeWrite::Patch(patch) => match json_patch(patch) {
-            Some(patch) => {
+        NodeWrite::Patch(patch) => match json_patch::<NodeImage>(patch) {
+            Ok(patch) => {
                 let params = PatchParams::default();
                 call("nodeimage_patch", metrics, api.patch(node, &params, &patch)).await
             }
-            None => CallResult::Refused("the patch cannot be read".to_owned()),
+            Err(refusal) => CallResult::Refused(refusal),
         },
         NodeWrite::Read => call("nodeimage_get", metrics, api.get(node)).await,
     };
@@ -280,8 +281,9 @@ fn unknown(node: &NodeKey, error: &str) -> NodeWriteResult {
     NodeWriteResult::Unknown
 }
 
-fn json_patch(patch: Value) -> Option<Patch<NodeImage>> {
-    serde_json::from_value(patch).ok().map(Patch::Json)
+fn json_patch<T: Serialize>(patch: Value) -> Result<Patch<T>, String> {
+    let patch = serde_json::from_value(patch).map_err(|error| format!("the patch cannot be read: {error}"))?;
+    Ok(Patch::Json(patch))
 }
 
 fn delete(uid: Option<String>) -> DeleteParams {
@@ -305,16 +307,13 @@ where
     let api = api_of::<D::Object>(client, &key.namespace);
     let params = PatchParams::default();
     let called = match write {
-        JobWrite::Status(patch) => {
-            let patch = Patch::Merge(patch);
-            call("job_status", &metrics, api.patch_status(&key.name, &params, &patch)).await
-        }
-        JobWrite::Patch(patch) => match serde_json::from_value(patch) {
-            Ok(patch) => {
-                let patch = Patch::<DynamicObject>::Json(patch);
-                call("job_patch", &metrics, api.patch(&key.name, &params, &patch)).await
-            }
-            Err(error) => CallResult::Refused(error.to_string()),
+        JobWrite::Status(patch) => match json_patch::<DynamicObject>(patch) {
+            Ok(patch) => call("job_status", &metrics, api.patch_status(&key.name, &params, &patch)).await,
+            Err(refusal) => CallResult::Refused(refusal),
+        },
+        JobWrite::Patch(patch) => match json_patch::<DynamicObject>(patch) {
+            Ok(patch) => call("job_patch", &metrics, api.patch(&key.name, &params, &patch)).await,
+            Err(refusal) => CallResult::Refused(refusal),
         },
         JobWrite::Delete => {
             let deleted = call("job_delete", &metrics, api.delete(&key.name, &delete(Some(uid)))).await;
@@ -355,8 +354,12 @@ async fn write_list(client: Client, target: &ListTarget, write: ListWrite, metri
     let jobs = Api::<ImagePullJob>::namespaced(client, &key.namespace);
     match write {
         ListWrite::Status(patch) => {
-            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-            match call("list_status", metrics, lists.patch_status(&key.name, &params, &patch)).await {
+            let params = PatchParams::default();
+            let called = match json_patch::<ImageListPullJob>(patch) {
+                Ok(patch) => call("list_status", metrics, lists.patch_status(&key.name, &params, &patch)).await,
+                Err(refusal) => CallResult::Refused(refusal),
+            };
+            match called {
                 CallResult::Done(list) => ListWriteResult::List(Box::new(list)),
                 other => list_result(other, ListWriteResult::Absent),
             }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
 use larder_api::conditions;
+use larder_api::contract::job_status_patch;
 use larder_model::{ImageRef, Reason};
 use larder_planner::campaign::Campaign;
 use larder_planner::dialect::{
@@ -23,8 +24,8 @@ use larder_planner::{NodeKey, Progress};
 use serde_json::{Value, json};
 
 use super::jobs::JobKey;
+use crate::json::json_of;
 use crate::kinds::KindId;
-use crate::merge::{difference, json_of};
 
 /// A job of any kind.
 pub trait Job: Any + Send {
@@ -35,7 +36,7 @@ pub trait Job: Any + Send {
     fn foreign_finalizer(&self) -> &'static str;
     /// Whether it is part of another job, and goes with that one.
     fn has_parent(&self) -> bool;
-    /// The patch that gives its object this status; None if it has it.
+    /// The JSON patch that gives its object this status; None if it has it.
     fn status_patch(&self, status: &JobStatus) -> Option<Value>;
     /// The counts in its object's status.
     fn counts(&self) -> StatusCounts;
@@ -154,9 +155,11 @@ impl<D: Dialect> Job for TypedJob<D> {
     }
 
     fn status_patch(&self, status: &JobStatus) -> Option<Value> {
-        let before = D::status_of(&self.object).map_or_else(|| json!({}), json_of);
-        let changes = difference(&before, &status.value)?;
-        Some(json!({ "metadata": { "uid": self.metadata().uid }, "status": changes }))
+        job_status_patch(
+            self.metadata().uid.as_deref().unwrap_or_default(),
+            D::status_of(&self.object),
+            &status.value,
+        )
     }
 
     fn counts(&self) -> StatusCounts {

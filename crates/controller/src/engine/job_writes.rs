@@ -114,7 +114,7 @@ fn job_write(record: &mut JobRecord, now: Timestamp) -> Option<JobWrite> {
     }
     let status = status_to_write(record, now);
     let patch = status.and_then(|status| record.job.status_patch(&status));
-    if let Some(patch) = patch.filter(|patch| !is_eta_alone(patch) || record.throttle.eta_is_old(now)) {
+    if let Some(patch) = patch.filter(|patch| record.throttle.is_worth_writing(patch, now)) {
         return Some(JobWrite::Status(patch));
     }
     let due = record.leaves_at().is_some_and(|moment| moment <= now);
@@ -131,11 +131,4 @@ fn status_to_write(record: &mut JobRecord, now: Timestamp) -> Option<JobStatus> 
         JobState::Refused(refusal) => Some(record.job.refused(refusal, now)),
         JobState::Running(_) | JobState::Idle | JobState::Leaving(_) => None,
     }
-}
-
-/// Whether a patch changes nothing but the estimated time: while a node pulls and nothing else happens, that changes every
-/// second.
-fn is_eta_alone(patch: &Value) -> bool {
-    let status = patch["status"].as_object();
-    status.is_some_and(|status| status.keys().all(|key| key == "etaSeconds"))
 }

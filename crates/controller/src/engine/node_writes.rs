@@ -17,8 +17,8 @@ use super::credentials::SealTarget;
 use super::jobs::JobState;
 use super::nodes::NodeRecord;
 use super::{Engine, JobId, WatchKind};
+use crate::json::json_of;
 use crate::kinds::KindId;
-use crate::merge::json_of;
 
 /// The first pause after a write that failed, or whose outcome is unknown; it doubles with each further one.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);

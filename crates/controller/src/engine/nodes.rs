@@ -18,7 +18,7 @@ use super::node_writes::{NodeWrite, WriteState};
 use super::strip::{forget_needless, forget_texts};
 use super::{JobId, revision};
 use crate::facts::NodeFacts;
-use crate::merge::json_bytes;
+use crate::json::json_bytes;
 
 /// NodeImages that stay decompressed: those that something happened to last.
 const DECOMPRESSED: usize = 256;

@@ -2,6 +2,7 @@
 //! after a failure.
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 /// Status of a small job is at most this old.
 const SHORTEST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
@@ -11,6 +12,9 @@ const LONGEST_INTERVAL: SignedDuration = SignedDuration::from_secs(4);
 
 /// A status in which nothing but the estimated time changed is written this much later than another one.
 const ETA_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
+
+/// Where a status has its estimated time.
+const ETA: &str = "/status/etaSeconds";
 
 /// From this many nodes on status is written as rarely as it may be.
 const LARGE: usize = 5_000;
@@ -53,11 +57,14 @@ impl WriteThrottle {
         0 < self.failures
     }
 
-    /// Whether the estimated time in a status is old enough to be written for its own sake.
-    pub(crate) fn eta_is_old(&self, now: Timestamp) -> bool {
-        self.not_before
-            .checked_add(ETA_INTERVAL)
-            .is_ok_and(|moment| moment <= now)
+    /// Whether a patch of the status is worth a write. While a node pulls and nothing else happens, the estimated time alone
+    /// changes every second: such a patch is written only if the last write is old.
+    pub(crate) fn is_worth_writing(&self, patch: &Value, now: Timestamp) -> bool {
+        let operations = patch.as_array().map_or(&[][..], Vec::as_slice);
+        let changes = operations.iter().filter(|operation| operation["op"] != "test");
+        let eta_alone = changes.map(|change| &change["path"]).all(|path| path == ETA);
+        let eta_due = self.not_before.checked_add(ETA_INTERVAL);
+        !eta_alone || eta_due.is_ok_and(|moment| moment <= now)
     }
 
     /// A write of an object about so many nodes went well.

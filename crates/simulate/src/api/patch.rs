@@ -2,8 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::checks::{KNOWN_BUGS, KnownBug};
-
 /// Why a request is not carried out.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -37,19 +35,6 @@ pub(super) fn merge(object: &Value, changes: &Value, custom: bool) -> Result<Val
     let mut value = object.clone();
     json_patch::merge(&mut value, changes);
     Ok(without_status(object, value, custom))
-}
-
-/// A merge patch of the status alone. A uid in it is no precondition: the metadata of a custom resource are put back before
-/// anything is compared.
-pub(super) fn merge_status(object: &Value, changes: &Value) -> Result<Value, Refusal> {
-    if KNOWN_BUGS.contains(&KnownBug::StatusHasNoPrecondition) {
-        check_uid(object, changes)?;
-    }
-    let mut value = object.clone();
-    let mut status = value["status"].take();
-    json_patch::merge(&mut status, &changes["status"]);
-    value["status"] = status;
-    Ok(value)
 }
 
 /// A uid in a patch is a precondition.

@@ -31,7 +31,13 @@ fn a_changed_spec_has_a_new_generation_and_status_has_its_own_way_in() {
     assert_eq!(generation(&edited), Some(2));
     let written = call(
         &mut api,
-        &Call::MergeStatus(key.clone(), json!({"spec": {"image": "c"}, "status": {"x": 2}})),
+        &Call::JsonPatchStatus(
+            key.clone(),
+            json!([
+                {"op": "add", "path": "/spec/image", "value": "c"},
+                {"op": "add", "path": "/status", "value": {"x": 2}},
+            ]),
+        ),
     );
     assert_eq!(generation(&written), Some(2));
     let value = &api.get(&key).unwrap().value;

@@ -56,7 +56,7 @@ impl Request {
             Self::Job(target, write) => {
                 let key = job_key(target);
                 match write {
-                    JobWrite::Status(patch) => Call::MergeStatus(key, patch.clone()),
+                    JobWrite::Status(patch) => Call::JsonPatchStatus(key, patch.clone()),
                     JobWrite::Patch(patch) => Call::JsonPatch(key, patch.clone()),
                     JobWrite::Delete => Call::Delete {
                         key,
@@ -67,7 +67,7 @@ impl Request {
             Self::List(target, write) => {
                 let key = Key::new(Kind::ListJob, &target.key.namespace, &target.key.name);
                 match write {
-                    ListWrite::Status(patch) => Call::MergeStatus(key, patch.clone()),
+                    ListWrite::Status(patch) => Call::JsonPatchStatus(key, patch.clone()),
                     ListWrite::Delete => Call::Delete {
                         key,
                         uid: Some(target.uid.clone()),

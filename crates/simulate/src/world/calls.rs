@@ -124,9 +124,7 @@ impl World {
     /// The uid of the object that a status is about: that of the job, or of the NodeImage that the agent obeyed.
     fn meant(&self, sender: Sender, call: &Call) -> Option<String> {
         match (sender, call) {
-            (Sender::Replica { .. }, Call::MergeStatus(_, patch)) => {
-                patch["metadata"]["uid"].as_str().map(str::to_owned)
-            }
+            (Sender::Replica { .. }, Call::JsonPatchStatus(_, patch)) => patch[0]["value"].as_str().map(str::to_owned),
             (Sender::Agent { index, life }, Call::JsonPatchStatus(..)) => {
                 let machine = self.machines.get(index).filter(|machine| machine.life == life)?;
                 machine.agent.as_ref()?.uid().map(str::to_owned)

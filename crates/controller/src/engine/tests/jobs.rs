@@ -91,7 +91,7 @@ fn a_podselector_job_whose_pods_are_never_listed_ends_at_its_deadline() {
     let (target, JobWrite::Status(patch)) = engine.next_job_write(at(0)).unwrap() else {
         panic!("its status is written first");
     };
-    let message = patch["status"]["message"].as_str().unwrap();
+    let message = patch[1]["value"]["message"].as_str().unwrap();
     assert!(
         message.contains("waits for the list of the pods in its namespace"),
         "{message}"

@@ -7,7 +7,7 @@ use larder_seal::KeyPair;
 
 use super::*;
 use crate::engine::secrets::Secrets;
-use crate::merge::json_of;
+use crate::json::json_of;
 
 fn pull_secret() -> SecretRef {
     SecretRef {
@@ -150,7 +150,7 @@ fn a_secret_without_a_login_for_the_image_is_named_by_the_job() {
             panic!("the status is written");
         };
         engine.job_written(&target, JobWriteResult::Failed(String::new()), now);
-        patch["status"]["message"].as_str().unwrap().to_owned()
+        patch[1]["value"]["message"].as_str().unwrap().to_owned()
     };
     let first = message(&mut engine, at(0));
     assert!(

@@ -4,7 +4,6 @@ use jiff::SignedDuration;
 
 use super::super::{Watcher, World};
 use super::Act;
-use crate::checks::{KNOWN_BUGS, KnownBug};
 use crate::faults::Faults;
 use crate::queue::Millis;
 
@@ -13,10 +12,7 @@ impl World {
         let index = self.random.index(self.replicas.len());
         match act {
             Act::StepControllerClock => {
-                let mut step = self.clock_step();
-                if KNOWN_BUGS.contains(&KnownBug::ControllerClockStepsBack) {
-                    step = step.abs();
-                }
+                let step = self.clock_step();
                 if let Some(replica) = self.replicas.get_mut(index) {
                     replica.clock += step;
                 }
