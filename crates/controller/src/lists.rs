@@ -178,8 +178,10 @@ impl ListJobs {
     pub fn restart(&mut self) {
         self.sync.restart();
         for list in self.lists.values_mut() {
-            list.throttle = WriteThrottle::default();
+            list.throttle.restart();
             list.ahead_of_watch = false;
+            // The clock may have been set back. The next list shows a child whose creation had an unknown outcome.
+            list.unsure_until = None;
         }
         // Versions that were seen before say nothing about the next list: etcd may have been restored.
         for child in self.children.values_mut().flat_map(BTreeMap::values_mut) {

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::queue::Millis;
 use crate::random::Random;
 use crate::scenario::{self, Sizes};
-use crate::world::{Act, Event, World, seconds};
+use crate::world::{Act, Event, LONGEST_PAUSE, World, seconds};
 
 /// Everything must be over this long after the last fault: nodes are given up after ten minutes, and their status is written.
 const SETTLES_WITHIN: Millis = 90 * 60 * 1_000;
@@ -141,7 +141,8 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
 
 /// Runs a world to its end.
 fn live(world: &mut World) -> Result<(), Violation> {
-    world.run_until(world.chaos)?;
+    // What was deleted is created again, and what failed recovers, within the longest pause.
+    world.run_until(world.chaos + LONGEST_PAUSE)?;
     world.calm_down();
     let calm = world.now();
     loop {

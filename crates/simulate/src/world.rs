@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::replica::Replica;
 use crate::stream::Scope;
 
-pub(crate) use self::acts::Act;
+pub(crate) use self::acts::{Act, LONGEST_PAUSE};
 
 /// Who sends a request, and which process of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

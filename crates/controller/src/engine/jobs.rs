@@ -164,7 +164,7 @@ impl JobRecord {
     fn forget_progress(&mut self) {
         self.state = JobState::Idle;
         self.job.stop();
-        self.throttle = WriteThrottle::default();
+        self.throttle.restart();
         self.ahead_of_watch = false;
         self.unparsed = true;
     }
@@ -305,5 +305,7 @@ impl Jobs {
     pub(super) fn restart(&mut self) {
         self.records.values_mut().for_each(JobRecord::forget_progress);
         self.running = 0;
+        // After the clock was set back, these moments would be in the future.
+        self.deleted.clear();
     }
 }

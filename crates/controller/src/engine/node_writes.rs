@@ -236,7 +236,7 @@ impl Engine {
             if let Some(uid) = reference.uid.as_deref() {
                 owners
                     .entry(uid)
-                    .or_insert_with(|| self.owner(node, uid, KindId::of_reference(reference)));
+                    .or_insert_with(|| self.owner(node, uid, KindId::of_reference(reference), now));
             }
         }
         for (uid, _) in &orders {
@@ -244,7 +244,7 @@ impl Engine {
                 .jobs
                 .id_of_uid(uid)
                 .and_then(|job| Some(self.jobs.get(job)?.key.kind));
-            owners.entry(uid).or_insert_with(|| self.owner(node, uid, kind));
+            owners.entry(uid).or_insert_with(|| self.owner(node, uid, kind, now));
         }
         let pulls = self.fleet_limit.taken();
         let progress_seconds = PROGRESS_SECONDS.max(pulls.div_ceil(PROGRESS_WRITES_PER_SECOND));
@@ -261,7 +261,7 @@ impl Engine {
     }
 
     /// What the owner of an entry is.
-    fn owner(&self, node: &NodeKey, uid: &str, kind: Option<KindId>) -> OwnerState<'_> {
+    fn owner(&self, node: &NodeKey, uid: &str, kind: Option<KindId>, now: Timestamp) -> OwnerState<'_> {
         if !kind.is_some_and(|kind| self.sync.is_synced(&WatchKind::Job(kind))) {
             return OwnerState::Unknown;
         }
@@ -277,7 +277,12 @@ impl Engine {
                 selected: self.nodes.get(node).is_some_and(|node| node.jobs.contains(&id)),
             },
             JobState::Ended(ended) => OwnerState::Ended {
-                at: ended.at,
+                // Until the API has the final status, the results in NodeImages are all that a restarted controller would
+                // find: the time that they stay does not run yet.
+                at: match ended.final_status {
+                    Some(_) => ended.at.max(now),
+                    None => ended.at,
+                },
                 pins: ended.pins,
             },
             JobState::Leaving(noticed) => OwnerState::Gone(*noticed),

@@ -42,6 +42,14 @@ impl Default for WriteThrottle {
 }
 
 impl WriteThrottle {
+    /// Forgets the pauses. A write that is in flight still is: a second one could be overtaken by it.
+    pub(crate) fn restart(&mut self) {
+        *self = Self {
+            in_flight: self.in_flight,
+            ..Self::default()
+        };
+    }
+
     /// Whether a write may start now.
     pub(crate) fn is_free(&self, now: Timestamp) -> bool {
         !self.in_flight && self.not_before <= now

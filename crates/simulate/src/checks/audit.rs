@@ -35,7 +35,8 @@ impl Checks {
             return true;
         }
         let status = &job.value["status"];
-        let waits_for_secret = status["reasons"]["SecretMissing"].is_number();
+        let is_missing = api.list(Kind::Secret).next().is_none();
+        let waits_for_secret = is_missing && status["reasons"]["SecretMissing"].is_number();
         let is_never = job.value["spec"]["completionPolicy"]["type"] == "Never";
         // A job that stays has everything that it can have; a list that stays has such children.
         let rests = is_never && job.value["status"].is_object() && self.at_work(&job.uid, api).is_empty();

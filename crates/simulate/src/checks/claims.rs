@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use larder_api::NodeImage;
 use larder_api::contract::{Answer, answer};
 
-use super::{Checks, Invariant};
+use super::{Checks, EXCUSED, Invariant};
 use crate::api::{Api, Change, Key, Kind, Writer};
 use crate::queue::Millis;
+
+/// A controller may not have seen a result that is not older: a watch was silent, and the request took its time. It may take
+/// the order of a node back that it takes for unresponsive.
+const UNSEEN: Millis = 25_000;
 
 /// A job's claims on one node, taken together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,10 +62,10 @@ impl Checks {
         }
         for (uid, was) in &before {
             let is = after.get(uid).copied();
-            self.keep_books(uid, node, is, now);
             if was.succeeded {
                 self.check_kept(uid, node, *was, is, change.writer, now);
             }
+            self.keep_books(uid, node, is, now);
         }
         for (uid, is) in &after {
             let was = before.get(uid).copied().unwrap_or_default();
@@ -109,8 +113,10 @@ impl Checks {
             return;
         }
         let name = &info.name;
+        let done = self.done.get(uid).and_then(|nodes| nodes.get(node));
+        let is_news = done.is_none_or(|since| now < since + UNSEEN);
         match is {
-            None if info.ends_by_itself() => {}
+            None if info.ends_by_itself() || is_news => {}
             None => {
                 let what = format!("{node} had everything for {name}, and its claim is taken away");
                 self.violate(Invariant::ResultLost, || what);
@@ -193,12 +199,22 @@ impl Checks {
             .collect()
     }
 
-    /// Those of them that the controller answers for. A node of an ImagePrePullJob whose time is over counts no more.
+    /// Those of them that the controller answers for. A node of an ImagePrePullJob whose time is over counts no more, nor
+    /// does one that the job may no longer select.
     fn handed_out(&self, uid: &str, now: Millis, api: &Api) -> Vec<String> {
-        let times_out = self.jobs.get(uid).and_then(|info| info.times_out_after);
+        let Some(info) = self.jobs.get(uid) else {
+            return Vec::new();
+        };
+        let times_out = info.times_out_after;
         let in_time = |since: Millis| times_out.is_none_or(|after| now < since + after && self.clock_stepped < since);
         let mut nodes = self.at_work(uid, api);
-        nodes.retain(|(node, since)| in_time(*since) && !self.strays.contains(&(uid.to_owned(), node.clone())));
+        nodes.retain(|(node, since)| {
+            let is_stray = self.strays.contains(&(uid.to_owned(), node.clone()));
+            let changed = [info.edited_at(), info.by_pods.then_some(self.pods_moved)].into_iter();
+            let mut changed = changed.chain([self.disturbed_nodes.get(node).copied()]).flatten();
+            let is_left_out = changed.any(|at| *since <= at && now < at + EXCUSED);
+            in_time(*since) && !is_stray && !is_left_out
+        });
         nodes.into_iter().map(|(node, _)| node).collect()
     }
 }

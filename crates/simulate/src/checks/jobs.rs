@@ -21,7 +21,7 @@ pub(super) struct JobInfo {
     /// Images that it names, as they stand in NodeImages.
     pub(super) images: Vec<(String, String)>,
     pub(super) is_never: bool,
-    by_pods: bool,
+    pub(super) by_pods: bool,
     has_deadline: bool,
     /// A node's time in an ImagePrePullJob.
     pub(super) times_out_after: Option<Millis>,
@@ -82,8 +82,13 @@ impl JobInfo {
         most
     }
 
+    /// When it was last edited, if it was.
+    pub(super) fn edited_at(&self) -> Option<Millis> {
+        (1 < self.limits.len()).then_some(self.edited)
+    }
+
     pub(super) fn was_edited(&self, now: Millis) -> bool {
-        now < self.edited + EXCUSED && 0 < self.edited && 1 < self.limits.len()
+        self.edited_at().is_some_and(|at| now < at + EXCUSED)
     }
 
     pub(super) fn ends_by_itself(&self) -> bool {

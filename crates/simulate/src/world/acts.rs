@@ -92,10 +92,13 @@ impl Act {
     }
 }
 
+/// Between the two halves of an act: a deletion and a new creation, a failure and the recovery.
+pub(crate) const LONGEST_PAUSE: Millis = 60_000;
+
 impl World {
     pub(super) fn act(&mut self, act: Act) {
         let now = self.now();
-        let pause = self.random.between(100..=60_000);
+        let pause = self.random.between(100..=LONGEST_PAUSE);
         let index = self.random.index(self.machines.len());
         match act {
             Act::Create(call) => {
