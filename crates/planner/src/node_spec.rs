@@ -172,12 +172,14 @@ pub fn desired_spec(input: &NodeSpecInput<'_>) -> DesiredSpec {
 
 /// Writes one job's order into a spec; or says why that cannot be.
 fn carry_out(input: &NodeSpecInput<'_>, uid: &str, order: &Order, spec: &mut NodeImageSpec) -> Result<(), Reason> {
-    let Some(OwnerState::Running { campaign, .. }) = input.owners.get(uid) else {
+    let Some(OwnerState::Running { campaign, selected, .. }) = input.owners.get(uid) else {
         return Err(Reason::Canceled);
     };
     let task = campaign.tasks.of(input.node).ok_or(Reason::Canceled)?;
     match order {
         Order::Withdraw => task.release(spec, uid),
+        // The claim would be taken off again in the same write, and the order never be carried out.
+        Order::Claim { .. } if !selected => return Err(Reason::Canceled),
         Order::Claim { .. } if has_room_for(input.object, input.bytes, task) => {
             task.claim(spec, input.object, &campaign.owner, input.now);
         }
@@ -264,3 +266,6 @@ fn refer_to_credentials(spec: &mut NodeImageSpec, known: &BTreeMap<EntryKey, Cre
         entries.any(|entry| entry.credentials.contains(&sealed.id))
     });
 }
+
+#[cfg(test)]
+mod tests;

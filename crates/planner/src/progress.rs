@@ -138,6 +138,12 @@ impl Progress {
         &self.counts
     }
 
+    /// Seconds until the job is done, at the rate of the last minutes. While no node is at work, nobody can tell.
+    pub(crate) fn seconds_left(&self) -> Option<i64> {
+        let left = || self.eta.seconds_left(self.counts.work_left());
+        (0 < self.counts.active).then(left).flatten()
+    }
+
     /// The nodes that are selected, or that still have an order.
     pub fn nodes(&self) -> Vec<NodeKey> {
         self.nodes.keys().cloned().collect()

@@ -40,6 +40,8 @@ pub enum Invariant {
     StatusOfAnotherObject,
     /// Every job finishes or says why it waits.
     JobNeverEnds,
+    /// What is to happen at a moment happens then.
+    Overdue,
     /// When all is over, NodeImages are as the nodes and jobs ask.
     NotSettled,
 }

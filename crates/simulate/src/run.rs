@@ -150,6 +150,7 @@ fn live(world: &mut World) -> Result<(), Violation> {
         if calm + RECOVERS_WITHIN < world.now() {
             let now = world.now();
             world.checks.stale_status(&world.api, now).map_or(Ok(()), Err)?;
+            world.overdue_job().map_or(Ok(()), Err)?;
         }
         match world.checks.unfinished_job(&world.api) {
             None => break,
@@ -159,6 +160,10 @@ fn live(world: &mut World) -> Result<(), Violation> {
     }
     world.run_until(world.now() + AFTER_THE_END)?;
     world.checks.settle();
-    world.run_until(world.now() + QUIET)?;
+    let quiet = world.now() + QUIET;
+    while world.now() < quiet {
+        world.run_until((world.now() + LOOK_EVERY).min(quiet))?;
+        world.overdue_job().map_or(Ok(()), Err)?;
+    }
     world.checks.unsettled(&world.api).map_or(Ok(()), Err)
 }

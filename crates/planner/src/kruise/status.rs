@@ -66,10 +66,7 @@ impl Progress {
                 conditions: conditions.into_list(),
                 bytes_total: known_bytes,
                 bytes_done: known_bytes.map(|_| counts.bytes_done),
-                eta_seconds: end
-                    .is_none()
-                    .then(|| self.eta.seconds_left(counts.work_left()))
-                    .flatten(),
+                eta_seconds: end.is_none().then(|| self.seconds_left()).flatten(),
                 reasons: totals
                     .reasons
                     .iter()

@@ -100,11 +100,10 @@ impl View<'_> {
     fn job_progress(self, sums: &Sums, end: Option<End>) -> JobProgress {
         let counts = self.progress.counts();
         let known_bytes = (0 < counts.bytes_total).then_some(counts.bytes_total);
-        let left = || self.progress.eta.seconds_left(counts.work_left());
         JobProgress {
             bytes_total: known_bytes,
             bytes_done: known_bytes.map(|_| counts.bytes_done),
-            eta_seconds: end.is_none().then(left).flatten(),
+            eta_seconds: end.is_none().then(|| self.progress.seconds_left()).flatten(),
             reasons: sums
                 .reasons
                 .iter()

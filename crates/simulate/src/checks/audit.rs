@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use larder_api::names::{NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE};
 
 use super::jobs::has_ended;
@@ -11,6 +12,9 @@ use crate::queue::Millis;
 
 /// Writes of one object in the quiet time, at most: what expires then is cleaned up in one or two.
 const QUIET_WRITES: usize = 8;
+
+/// A job is deleted at most this many seconds after its time to live.
+const OVERDUE: i64 = 12;
 
 /// Status may be behind for this long.
 const STALE: Millis = 12_000;
@@ -131,6 +135,29 @@ impl Checks {
         }
         self.stale = stale;
         None
+    }
+
+    /// A job whose time to live was over for a while by the controller's clock. Nothing but that moment makes the controller
+    /// delete it.
+    pub(crate) fn overdue_job(&self, api: &Api, clock: Timestamp) -> Option<Violation> {
+        let kinds = [Kind::PullJob, Kind::ListJob];
+        let jobs = kinds.into_iter().flat_map(|kind| api.list(kind));
+        let mut alone = jobs.filter(|job| job.value["metadata"]["ownerReferences"].is_null());
+        let is_overdue = |job: &&crate::api::Shared| {
+            let ttl = job.value["spec"]["completionPolicy"]["ttlSecondsAfterFinished"].as_i64();
+            let ended = job.value["status"]["completionTime"].as_str();
+            let ended = ended.and_then(|ended| ended.parse::<Timestamp>().ok());
+            ttl.zip(ended)
+                .is_some_and(|(ttl, ended)| ended.as_second() + ttl + OVERDUE < clock.as_second())
+        };
+        let job = alone.find(is_overdue)?;
+        Some(Violation {
+            invariant: Invariant::Overdue,
+            what: format!(
+                "{:?} {} outlives its time: {}",
+                job.key.kind, job.key.name, job.value["status"]
+            ),
+        })
     }
 
     /// A running job whose status counts other nodes than the API shows.

@@ -11,7 +11,7 @@ use crate::queue::Millis;
 
 /// A controller may not have seen a result that is not older: a watch was silent, and the request took its time. It may take
 /// the order of a node back that it takes for unresponsive.
-const UNSEEN: Millis = 25_000;
+const UNSEEN: Millis = 60_000;
 
 /// A job's claims on one node, taken together.
 #[derive(Clone, Copy, Debug, Default)]

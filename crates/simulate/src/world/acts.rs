@@ -19,6 +19,7 @@ pub(crate) enum Act {
     DeleteJob,
     /// Deletes a job and creates another one of the same name.
     ReplaceJob,
+    ReplaceAgain(Key, u64),
     Relabel,
     SetReady {
         node: usize,
@@ -105,8 +106,9 @@ impl World {
                 self.write(&call);
             }
             Act::EditJob => self.edit_job(),
-            Act::DeleteJob => self.delete_job(false),
-            Act::ReplaceJob => self.delete_job(true),
+            Act::DeleteJob => self.delete_job(),
+            Act::ReplaceJob => self.replace_any_job(),
+            Act::ReplaceAgain(key, times) => self.replace_job(&key, times),
             Act::Relabel => self.relabel(),
             Act::SetReady { node, ready } => self.set_ready(node, ready),
             Act::NotReady => {

@@ -1,6 +1,7 @@
 //! Replicas of the controller: their turns, restarts, and which of them leads.
 
 use super::{Event, Sender, Watcher, World};
+use crate::checks::Violation;
 use crate::queue::Millis;
 use crate::replica::Replica;
 
@@ -29,6 +30,13 @@ impl World {
             replica.term = (number == index).then_some(self.terms);
         }
         self.wake_replica(index, self.now());
+    }
+
+    /// A job that the leader should have deleted by its own clock.
+    pub(crate) fn overdue_job(&self) -> Option<Violation> {
+        let leader = self.replicas.iter().find(|replica| replica.term.is_some())?;
+        let clock = self.time().checked_add(leader.clock).ok()?;
+        self.checks.overdue_job(&self.api, clock)
     }
 
     /// Makes a replica's loop turn at a moment, unless it does before.

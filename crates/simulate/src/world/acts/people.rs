@@ -7,6 +7,9 @@ use super::Act;
 use crate::api::{Call, Key, Kind, Response, Shared};
 use crate::scenario::{self, NAMESPACE};
 
+/// How often a job is replaced in a row.
+const REPLACED: u64 = 20;
+
 impl World {
     fn any_job(&mut self) -> Option<Shared> {
         let kinds = [Kind::PullJob, Kind::PrePullJob, Kind::ListJob];
@@ -34,26 +37,44 @@ impl World {
         self.write(&Call::Merge(job.key.clone(), json!({"spec": spec})));
     }
 
-    pub(super) fn delete_job(&mut self, create_again: bool) {
-        let Some(job) = self.any_job() else {
+    pub(super) fn delete_job(&mut self) {
+        if let Some(job) = self.any_job() {
+            let key = job.key.clone();
+            self.write(&Call::Delete { key, uid: None });
+        }
+    }
+
+    /// Deletes a job and creates another one of the same name; now and then many times in a row.
+    pub(super) fn replace_any_job(&mut self) {
+        let times = if self.random.permille(200) { REPLACED } else { 1 };
+        if let Some(job) = self.any_job() {
+            self.replace_job(&job.key.clone(), times);
+        }
+    }
+
+    pub(super) fn replace_job(&mut self, key: &Key, times: u64) {
+        let Some(job) = self.api.get(key).cloned() else {
             return;
         };
         self.write(&Call::Delete {
-            key: job.key.clone(),
+            key: key.clone(),
             uid: None,
         });
-        if create_again {
-            let mut value = job.value.clone();
-            value["metadata"] = json!({"name": job.key.name, "namespace": job.key.namespace});
-            if job.key.namespace.is_empty() {
-                value["metadata"] = json!({"name": job.key.name});
-            }
-            let pause = if self.random.coin() {
-                0
-            } else {
-                self.random.between(1..=3_000)
-            };
-            self.later(pause, Act::Create(Call::Create(job.key.kind, value)));
+        let mut value = job.value.clone();
+        value["metadata"] = json!({"name": key.name, "namespace": key.namespace});
+        if key.namespace.is_empty() {
+            value["metadata"] = json!({"name": key.name});
+        }
+        let longest = if times == 1 { 3_000 } else { 300 };
+        let pause = if self.random.coin() {
+            0
+        } else {
+            self.random.between(1..=longest)
+        };
+        self.later(pause, Act::Create(Call::Create(key.kind, value)));
+        if 1 < times {
+            let pause = pause + self.random.between(1..=2_000);
+            self.later(pause, Act::ReplaceAgain(key.clone(), times - 1));
         }
     }
 
