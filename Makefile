@@ -94,7 +94,7 @@ bench-controller: test-prerequisites setup ## Measure the controller on up to 10
 
 .PHONY: simulate
 simulate: ## Run the engine in virtual time against a world of faults (SEEDS=10000, or SEED=n to repeat one run)
-	cargo run --profile simulate --quiet --locked --package larder-simulate -- $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))
+	cargo run --profile simulate --quiet --locked --package larder-simulate -- $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000)) $(if $(FLEET),--largest-fleet $(FLEET))
 
 .PHONY: soak
 soak: test-prerequisites setup ## Kill every part at random moments of running jobs, 20 times each (seed printed; SEED=N repeats)

@@ -10,9 +10,10 @@
 //!
 //! - **Order.** What an agent obeys is named by the object's uid and generation ([`OrderId`]). A new uid is adopted, a
 //!   higher generation too; a lower one only after a fresh read confirms it (somebody restored etcd).
-//! - **Version and claim.** Every new claim raises the entry's `version`, and remembers it ([`ImageTagSpec::claim`]). A result
-//!   counts for a claim if it answers that version or a later one ([`answer`]). A success stays in `lastSucceeded`, where no
-//!   later failure overwrites it: what a job has, no other job takes back.
+//! - **Version and claim.** A write with a new claim raises the entry's `version`, and the claim remembers it
+//!   ([`ImageTagSpec::claim`]). A result counts for a claim if it answers that version or a later one ([`answer`]). An entry
+//!   that is removed and made again has a version that none had before ([`first_version`]). A success stays in
+//!   `lastSucceeded`, where no later failure overwrites it: what a job has, no other job takes back.
 //! - **Time.** Orders carry durations only. `activeDeadlineSeconds` are the seconds that were left when the version was
 //!   written; the agent counts them from its first sight of that version, on a clock that never jumps.
 //! - **Credentials.** An entry names sealed credentials by id; they stand once per node ([`credentials`]).

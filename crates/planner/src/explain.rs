@@ -122,6 +122,15 @@ pub(crate) fn no_logins_sentence(no_logins: &[NoLogin]) -> Option<String> {
     (!all.is_empty()).then(|| format!("{}, which is asked without one", all.join(", ")))
 }
 
+/// What it means for the job that more nodes failed than it tolerates.
+pub(crate) fn too_many_failures_sentence(active: usize) -> String {
+    let then = match active {
+        0 => "no other node is started",
+        _ => "waits for the pulls that are under way",
+    };
+    format!("too many nodes failed, {then}")
+}
+
 /// What Secrets that cannot be used mean for the job.
 pub(crate) fn secrets_sentence(missing: &[String], unreadable: &[String], forbidden: &[String]) -> String {
     let missing = missing

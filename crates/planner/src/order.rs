@@ -43,7 +43,7 @@ pub fn claim(spec: &mut NodeImageSpec, old: &NodeImage, image: &ImageRef, owner:
         Ok(place) => place,
         // A list that somebody wrote by hand need not be sorted.
         Err(place) => tags.iter().position(|entry| entry.tag == tag).unwrap_or_else(|| {
-            let version = first_version(old.result(image.name(), &tag));
+            let version = first_version(old, image.name(), &tag);
             tags.insert(
                 place,
                 ImageTagSpec {
@@ -56,11 +56,8 @@ pub fn claim(spec: &mut NodeImageSpec, old: &NodeImage, image: &ImageRef, owner:
         }),
     };
     let entry = &mut tags[place];
-    if entry.owner_references.is_empty() && entry.claims.is_empty() && old.entry(image.name(), &entry.tag).is_some() {
-        // Somebody wrote it by hand: what it has answered so far is no answer to us.
-        entry.version += 1;
-    }
-    entry.claim(owner.clone());
+    let before = old.entry(image.name(), &entry.tag).map(|entry| entry.version);
+    entry.claim(owner.clone(), before);
     // Somebody asked what a pull would do; now it is to be done.
     entry.dry_run = false;
     entry.created_at = Some(Time(whole_seconds(now)));

@@ -38,7 +38,7 @@ pub enum PlantedBug {
 
 /// The engine of one replica, and its list jobs.
 pub(crate) struct Engine {
-    engine: Inner,
+    inner: Inner,
     lists: ListJobs,
     planted: Option<PlantedBug>,
     node_responses: u64,
@@ -54,7 +54,7 @@ impl Engine {
             ..Limits::default()
         };
         Self {
-            engine: Inner::new(limits),
+            inner: Inner::new(limits),
             lists: ListJobs::new(true),
             planted,
             node_responses: 0,
@@ -76,7 +76,7 @@ impl Engine {
 
     /// The pods that it wants to watch too.
     pub(crate) fn pod_scopes(&mut self) -> BTreeSet<Scope> {
-        let namespaces = self.engine.pod_namespaces();
+        let namespaces = self.inner.pod_namespaces();
         namespaces
             .into_iter()
             .map(|namespace| Scope::Namespace(Kind::Pod, namespace))
@@ -100,44 +100,44 @@ impl Engine {
             }
         };
         self.lists.observe(&kind, &event, now);
-        self.engine.observe(&kind, event, now);
+        self.inner.observe(&kind, event, now);
     }
 
     pub(crate) fn clock_went_back(&mut self, now: Timestamp) -> bool {
-        self.engine.clock_went_back(now)
+        self.inner.clock_went_back(now)
     }
 
     pub(crate) fn restart(&mut self) {
-        self.engine.restart();
+        self.inner.restart();
         self.lists.restart();
     }
 
     pub(crate) fn decide(&mut self, now: Timestamp) {
-        self.engine.decide(now);
+        self.inner.decide(now);
         self.lists.decide(now);
     }
 
     /// One slice of the resync.
     pub(crate) fn resync(&mut self, now: Timestamp) {
-        self.engine.resync_slice(now);
+        self.inner.resync_slice(now);
         self.lists.resync();
     }
 
     /// Slices of a whole resync.
     pub(crate) fn resync_slices(&self) -> u64 {
-        u64::try_from(self.engine.resync_slices()).unwrap_or(1).max(1)
+        u64::try_from(self.inner.resync_slices()).unwrap_or(1).max(1)
     }
 
     /// The next request of a class.
     pub(crate) fn next_request(&mut self, class: usize, now: Timestamp) -> Option<Request> {
         match class {
             0 => self
-                .engine
+                .inner
                 .next_node_write(now)
                 .map(|(node, write)| Request::Node(node, write)),
             1 => {
                 let job = self
-                    .engine
+                    .inner
                     .next_job_write(now)
                     .map(|(target, write)| Request::Job(target, write));
                 job.or_else(|| {
@@ -146,18 +146,18 @@ impl Engine {
                         .map(|(target, write)| Request::List(target, write))
                 })
             }
-            2 => self.engine.next_secret().map(Request::Secret),
-            _ => self.engine.events().pop().map(|_| Request::Event),
+            2 => self.inner.next_secret().map(Request::Secret),
+            _ => self.inner.events().pop().map(|_| Request::Event),
         }
     }
 
     /// Whether it has more nodes to look at than it did in one go.
     pub(crate) fn has_more_nodes(&self) -> bool {
-        self.engine.has_queued_nodes()
+        self.inner.has_queued_nodes()
     }
 
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
-        let wake = [self.engine.next_wake(), self.lists.next_wake()]
+        let wake = [self.inner.next_wake(), self.lists.next_wake()]
             .into_iter()
             .flatten()
             .min();
@@ -168,7 +168,7 @@ impl Engine {
     pub(crate) fn respond(&mut self, request: &Request, response: Response, now: Timestamp) -> Option<Call> {
         match request {
             Request::Event => {}
-            Request::Secret(secret) => self.engine.secret_read(secret, secret_read(&response), now),
+            Request::Secret(secret) => self.inner.secret_read(secret, secret_read(&response), now),
             Request::Node(node, write) => {
                 self.node_responses += 1;
                 if self.planted == Some(PlantedBug::LeakedSlot) && self.node_responses.is_multiple_of(40) {
@@ -178,7 +178,7 @@ impl Engine {
                 if let (NodeWrite::Create(_), Response::Refused(_)) = (write, &response) {
                     return Some(Call::Get(node_image_key(node)));
                 }
-                self.engine.node_written(node, node_result(write, response), now);
+                self.inner.node_written(node, node_result(write, response), now);
             }
             Request::Job(target, write) => {
                 let result = job_result(write, response);
@@ -186,14 +186,14 @@ impl Engine {
                 if failed && self.planted == Some(PlantedBug::MissingRequeue) {
                     return None;
                 }
-                self.engine.job_written(&self.target(target), result, now);
+                self.inner.job_written(&self.target(target), result, now);
             }
             Request::List(target, write) => {
                 let result = list_result(write, response);
                 if let ListWriteResult::Child(child) = &result
                     && let Some(job) = kinds::job::<PullJobs>((**child).clone())
                 {
-                    self.engine.job_created(job, now);
+                    self.inner.job_created(job, now);
                 }
                 self.lists.written(target, result, now);
             }

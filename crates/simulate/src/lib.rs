@@ -15,15 +15,6 @@
 //! | `scenario`, `faults` | what is drawn |
 //! | `checks` | what must hold |
 
-#![allow(
-    clippy::collapsible_match,
-    clippy::redundant_closure_for_method_calls,
-    clippy::single_match_else,
-    clippy::struct_excessive_bools,
-    clippy::struct_field_names,
-    reason = "a model of a world reads better as a list of cases and facts"
-)]
-
 mod agent;
 mod api;
 mod checks;

@@ -23,6 +23,10 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["seeds", "first"])]
     seed: Option<u64>,
 
+    /// The largest number of nodes in a run; a seed is the same run again only with the same number
+    #[arg(long, default_value_t = Options::default().largest_fleet)]
+    largest_fleet: u64,
+
     /// Go on after a failure, and show each in one line
     #[arg(long)]
     keep_going: bool,
@@ -46,8 +50,9 @@ fn main() -> ExitCode {
     let shows = stderr().is_terminal();
     let threads = arguments.threads.unwrap_or(cores);
     let options = Options {
+        largest_fleet: arguments.largest_fleet,
         last_events: arguments.last_events,
-        ..Options::default()
+        planted: None,
     };
     let swept = sweep(first, count, threads, options, |swept| {
         let every = if shows { 50 } else { 1_000 };
@@ -70,7 +75,7 @@ fn main() -> ExitCode {
         if arguments.keep_going {
             say(&format!("seed {}: {}", failure.seed, failure.violation));
         } else {
-            say(&report(failure));
+            say(&report(failure, arguments.largest_fleet));
         }
     }
     say(&format!("{} failures, {total}", swept.failures.len()));
@@ -92,10 +97,10 @@ fn say(text: &str) {
     drop(writeln!(stdout(), "{text}"));
 }
 
-fn report(failure: &Failure) -> String {
+fn report(failure: &Failure, fleet: u64) -> String {
     let seed = failure.seed;
     format!(
-        "{}\n\nseed {seed} breaks an invariant after {:.3} s of virtual time (above: what happened last)\n  {}\n  repeat it: make simulate SEED={seed}\n",
+        "{}\n\nseed {seed} breaks an invariant after {:.3} s of virtual time (above: what happened last)\n  {}\n  repeat it: make simulate SEED={seed} FLEET={fleet}\n",
         failure.last_events.join("\n"),
         failure.at,
         failure.violation,

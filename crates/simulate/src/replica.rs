@@ -124,12 +124,11 @@ impl Replica {
         let Some(request) = self.in_flight.get(&id) else {
             return;
         };
-        match self.engine.respond(request, response, clock) {
-            Some(call) => turned.calls.push((id, call)),
-            None => {
-                self.counts[request.class()] -= 1;
-                self.in_flight.remove(&id);
-            }
+        if let Some(call) = self.engine.respond(request, response, clock) {
+            turned.calls.push((id, call));
+        } else {
+            self.counts[request.class()] -= 1;
+            self.in_flight.remove(&id);
         }
     }
 

@@ -1,5 +1,4 @@
-//! Bugs that are planted are found, and within how many seeds. Of the four, a lost wake-up and a response that is matched by
-//! name are not found within several hundred seeds yet.
+//! Bugs that are planted are found, and within how many seeds.
 
 #![allow(
     clippy::expect_used,
@@ -33,4 +32,14 @@ fn a_leaked_slot_is_found() {
 #[test]
 fn a_missing_requeue_is_found() {
     seeds_until_found(PlantedBug::MissingRequeue, 50);
+}
+
+#[test]
+fn a_lost_wake_up_is_found() {
+    seeds_until_found(PlantedBug::LostWakeUp, 50);
+}
+
+#[test]
+fn a_response_that_is_matched_by_name_is_found() {
+    seeds_until_found(PlantedBug::ResponseMatchedByName, 300);
 }

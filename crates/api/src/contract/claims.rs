@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use larder_model::{Phase, Reason};
 
-use crate::node_image::{Claim, ImageTagSpec, ImageTagStatus};
+use crate::node_image::{Claim, ImageTagSpec, ImageTagStatus, NodeImage};
 
 /// What a node says to one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,23 +43,26 @@ pub fn answer(version: i64, status: Option<&ImageTagStatus>) -> Answer {
     }
 }
 
-/// The version of an entry that is made anew: beyond whatever the status still says of an earlier one, so that an old
-/// result cannot be taken for an answer.
-pub fn first_version(left_over: Option<&ImageTagStatus>) -> i64 {
-    left_over.map_or(0, |status| {
+/// The version of an entry that is made anew: beyond whatever the status still says of an earlier one, and beyond whatever
+/// the agent may yet report of it, so that an old result cannot be taken for an answer.
+///
+/// A write raises the version of an entry by at most one, and the generation of the NodeImage by one. So no entry that was
+/// removed had a version as high as the generation less one.
+pub fn first_version(object: &NodeImage, name: &str, tag: &str) -> i64 {
+    let reported = object.result(name, tag).map_or(0, |status| {
         let succeeded = status.last_succeeded.as_ref().map_or(-1, |success| success.version);
         status.version().max(succeeded) + 1
-    })
+    });
+    reported.max(object.metadata.generation.unwrap_or(1) - 1)
 }
 
 impl ImageTagSpec {
-    /// Claims this entry for a job, or claims it anew: raises the version, so that only what happens from now on counts.
-    /// The first claim of a new entry keeps the version that [`first_version`] gave.
-    pub fn claim(&mut self, owner: ObjectReference) {
+    /// Claims this entry for a job, or claims it anew. `before` is the version of the entry in the NodeImage that is to be
+    /// written, None if it is made anew. The first claim of a write raises it, so that only what happens from now on counts;
+    /// others in the same write wait for the same result.
+    pub fn claim(&mut self, owner: ObjectReference, before: Option<i64>) {
         let uid = owner.uid.clone().unwrap_or_default();
-        if !self.owner_references.is_empty() || !self.claims.is_empty() {
-            self.version += 1;
-        }
+        self.version = before.map_or(self.version, |before| self.version.max(before + 1));
         self.claims.retain(|claim| claim.uid != uid);
         self.claims.push(Claim {
             uid: uid.clone(),
@@ -144,13 +147,10 @@ mod tests {
 
     #[test]
     fn a_second_claim_raises_the_version_and_leaves_the_first_alone() {
-        let mut entry = ImageTagSpec {
-            version: first_version(None),
-            ..ImageTagSpec::default()
-        };
-        entry.claim(owner("first"));
+        let mut entry = ImageTagSpec::default();
+        entry.claim(owner("first"), None);
         assert_eq!((entry.version, entry.claim_version("first")), (0, Some(0)));
-        entry.claim(owner("second"));
+        entry.claim(owner("second"), Some(0));
         assert_eq!(
             (
                 entry.version,
@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn claiming_anew_waits_for_a_new_result() {
         let mut entry = ImageTagSpec::default();
-        entry.claim(owner("daily"));
-        entry.claim(owner("daily"));
+        entry.claim(owner("daily"), None);
+        entry.claim(owner("daily"), Some(0));
         assert_eq!(entry.claim_version("daily"), Some(1));
         assert_eq!(entry.owner_references.len(), 1);
     }
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn an_entry_goes_with_its_last_owner() {
         let mut entry = ImageTagSpec::default();
-        entry.claim(owner("a"));
-        entry.claim(owner("b"));
+        entry.claim(owner("a"), None);
+        entry.claim(owner("b"), None);
         assert!(!entry.release("a"));
         assert!(!entry.release("stranger"));
         assert!(entry.release("b"));
@@ -201,23 +201,33 @@ mod tests {
         #[test]
         fn a_left_over_answers_nothing(version in 0i64..100, last in proptest::option::of(0i64..100), phase in 0usize..4) {
             let phase = [Phase::Waiting, Phase::Pulling, Phase::Succeeded, Phase::Failed][phase];
-            let left_over = status(version, phase, last);
-            let mut entry = ImageTagSpec { version: first_version(Some(&left_over)), ..ImageTagSpec::default() };
-            entry.claim(owner("job"));
+            let left_over = ImageTagStatus { tag: "1".to_owned(), ..status(version, phase, last) };
+            let mut object = NodeImage::default();
+            object.status.get_or_insert_default().image_statuses.entry("nginx".to_owned()).or_default().tags = vec![left_over.clone()];
+            let mut entry = ImageTagSpec { version: first_version(&object, "nginx", "1"), ..ImageTagSpec::default() };
+            entry.claim(owner("job"), None);
             prop_assert_eq!(answer(entry.claim_version("job").unwrap(), Some(&left_over)), Answer::Unanswered);
         }
 
-        /// Claims never go backwards, and each new one is beyond all that were there.
+        /// However an entry comes and goes, each write that claims it has a version that no earlier one had.
         #[test]
-        fn every_claim_is_beyond_the_others(uids in proptest::collection::vec(0u8..6, 1..30)) {
-            let mut entry = ImageTagSpec::default();
-            for (turn, uid) in uids.iter().enumerate() {
-                let uid = format!("job-{uid}");
-                let before = entry.claims.iter().map(|claim| claim.version).max();
-                entry.claim(owner(&uid));
-                let mine = entry.claim_version(&uid).unwrap();
-                prop_assert_eq!(mine, entry.version);
-                prop_assert!(turn == 0 || before.is_some_and(|before| before < mine));
+        fn no_version_is_used_twice(writes in proptest::collection::vec(proptest::collection::vec(0u8..6, 0..4), 1..30)) {
+            let mut object = NodeImage::default();
+            let mut entry: Option<ImageTagSpec> = None;
+            let mut used = -1;
+            for (generation, claims) in (1..).zip(writes) {
+                object.metadata.generation = Some(generation);
+                let before = entry.as_ref().map(|entry| entry.version);
+                if claims.is_empty() {
+                    entry = None;
+                }
+                for uid in &claims {
+                    let first = || ImageTagSpec { version: first_version(&object, "nginx", "1"), ..ImageTagSpec::default() };
+                    let entry = entry.get_or_insert_with(first);
+                    entry.claim(owner(&format!("job-{uid}")), before);
+                    prop_assert!(used < entry.version);
+                }
+                used = entry.as_ref().map_or(used, |entry| entry.version);
             }
         }
     }

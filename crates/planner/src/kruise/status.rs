@@ -12,7 +12,7 @@ use larder_model::Reason;
 use crate::campaign::whole_seconds;
 use crate::conditions::Conditions;
 use crate::dialect::Refusal;
-use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence};
+use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence, too_many_failures_sentence};
 use crate::finish::{End, NO_NODE_GRACE};
 use crate::node_state::Bucket;
 use crate::progress::{Hold, Progress};
@@ -164,7 +164,7 @@ impl Progress {
             });
         }
         if self.too_many_failures() {
-            return Some("too many nodes failed, waits for the pulls that are under way".to_owned());
+            return Some(too_many_failures_sentence(self.counts.active));
         }
         let mut notes = Vec::new();
         if self.capped {

@@ -23,7 +23,7 @@ use super::verdict::{Verdict, verdict};
 use crate::campaign::whole_seconds;
 use crate::conditions::Conditions;
 use crate::dialect::Refusal;
-use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence};
+use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence, too_many_failures_sentence};
 use crate::finish::End;
 use crate::progress::{Hold, Progress};
 use crate::secret::UnusableSecrets;
@@ -209,7 +209,7 @@ impl View<'_> {
                 forbidden,
             }) => notes.push(secrets_sentence(missing, unreadable, forbidden)),
             _ if self.plan.tolerance.is_exceeded(*failed, *total) => {
-                notes.push("too many nodes failed, waits for the pulls that are under way".to_owned());
+                notes.push(too_many_failures_sentence(progress.counts().active));
             }
             _ => {}
         }

@@ -43,7 +43,12 @@ impl Checks {
         let waits_for_secret = is_missing && status["reasons"]["SecretMissing"].is_number();
         let is_never = job.value["spec"]["completionPolicy"]["type"] == "Never";
         // A job that stays has everything that it can have; a list that stays has such children.
-        let rests = is_never && job.value["status"].is_object() && self.at_work(&job.uid, api).is_empty();
+        let count = |field: &str| status[field].as_i64().unwrap_or(0);
+        let is_throttled = job.key.kind == Kind::PullJob
+            && self.max_active_pulls.is_some()
+            && job.value["spec"]["failurePolicy"].is_null()
+            && count("succeeded") + count("failed") < count("desired");
+        let rests = is_never && status.is_object() && !is_throttled && self.at_work(&job.uid, api).is_empty();
         waits_for_secret || rests
     }
 
@@ -139,7 +144,7 @@ impl Checks {
 
     /// A job whose time to live was over for a while by the controller's clock. Nothing but that moment makes the controller
     /// delete it.
-    pub(crate) fn overdue_job(&self, api: &Api, clock: Timestamp) -> Option<Violation> {
+    pub(crate) fn overdue_job(api: &Api, clock: Timestamp) -> Option<Violation> {
         let kinds = [Kind::PullJob, Kind::ListJob];
         let jobs = kinds.into_iter().flat_map(|kind| api.list(kind));
         let mut alone = jobs.filter(|job| job.value["metadata"]["ownerReferences"].is_null());

@@ -13,6 +13,7 @@ const SHOWN_LONG_ENOUGH: Millis = 60_000;
 const ESTIMATES: usize = 20;
 
 /// What the checks know of a job.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one job")]
 pub(super) struct JobInfo {
     pub(super) name: String,
     pub(super) kind: Kind,

@@ -6,7 +6,7 @@ use larder_model::{NodeName, Reason};
 use larder_seal::{Binding, PublicKey, sealed_id};
 
 use super::{Event, Sender, Watcher, World};
-use crate::agent::{End, Pull, Work};
+use crate::agent::{Agent, End, Pull, Work};
 use crate::api::{Call, Key, Kind, Response};
 use crate::queue::Millis;
 use crate::stream::Item;
@@ -99,7 +99,7 @@ impl World {
         let Some(machine) = self.machines.get(index) else {
             return;
         };
-        let wake = machine.agent.as_ref().and_then(|agent| agent.wake_at());
+        let wake = machine.agent.as_ref().and_then(Agent::wake_at);
         let wake = wake.map(|wake| machine.moment(wake).max(now + 1));
         if let Some(wake) = wake.into_iter().chain(canceled.then_some(now + 1)).min() {
             self.wake_agent(index, wake);
@@ -276,18 +276,15 @@ impl World {
             return;
         }
         machine.write_in_flight = None;
-        match (response, &mut machine.agent) {
-            (Response::Object(object), Some(agent)) => {
-                machine.write_failures = 0;
-                if let Some(image) = &object.node_image {
-                    agent.reported(image, object.version);
-                }
+        if let (Response::Object(object), Some(agent)) = (response, &mut machine.agent) {
+            machine.write_failures = 0;
+            if let Some(image) = &object.node_image {
+                agent.reported(image, object.version);
             }
-            _ => {
-                machine.write_failures += 1;
-                let pause = (pause << machine.write_failures.min(10)).min(30_000);
-                machine.write_not_before = now + pause;
-            }
+        } else {
+            machine.write_failures += 1;
+            let pause = (pause << machine.write_failures.min(10)).min(30_000);
+            machine.write_not_before = now + pause;
         }
         self.wake_agent(index, now);
     }

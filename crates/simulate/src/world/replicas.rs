@@ -1,7 +1,7 @@
 //! Replicas of the controller: their turns, restarts, and which of them leads.
 
 use super::{Event, Sender, Watcher, World};
-use crate::checks::Violation;
+use crate::checks::{Checks, Violation};
 use crate::queue::Millis;
 use crate::replica::Replica;
 
@@ -36,7 +36,7 @@ impl World {
     pub(crate) fn overdue_job(&self) -> Option<Violation> {
         let leader = self.replicas.iter().find(|replica| replica.term.is_some())?;
         let clock = self.time().checked_add(leader.clock).ok()?;
-        self.checks.overdue_job(&self.api, clock)
+        Checks::overdue_job(&self.api, clock)
     }
 
     /// Makes a replica's loop turn at a moment, unless it does before.

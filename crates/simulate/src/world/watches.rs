@@ -106,6 +106,7 @@ impl World {
         while let Some(change) = self.api.next_change() {
             let now = self.now();
             self.checks.changed(&change, now, &self.api);
+            self.forget_removed_entries(&change);
             self.show(&change);
             if change.after.is_none()
                 && let Some(before) = &change.before
@@ -113,6 +114,20 @@ impl World {
                 let pause = self.random.between(1..=200);
                 self.queue.after(pause, Event::Collect(before.uid.clone()));
             }
+        }
+    }
+
+    /// An entry that was removed and is made again is another order, also if it has the version of the first.
+    fn forget_removed_entries(&mut self, change: &Change) {
+        let Some(after) = change.after.as_ref().filter(|after| after.node_image.is_some()) else {
+            return;
+        };
+        let index = self.by_name.get(&after.key.name);
+        if let (Some(image), Some(machine)) = (&after.node_image, index.and_then(|index| self.machines.get_mut(*index)))
+        {
+            machine
+                .pulled
+                .retain(|(_, key), _| image.entry(&key.name, &key.tag).is_some());
         }
     }
 

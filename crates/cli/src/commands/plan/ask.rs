@@ -162,7 +162,7 @@ fn ask(object: &NodeImage, spec: &mut NodeImageSpec, questions: &[Question]) -> 
             versions.push((image.clone(), entry.version));
             continue;
         }
-        let version = first_version(object.result(image.name(), &tag));
+        let version = first_version(object, image.name(), &tag);
         let sealed = sealed_for(object, question);
         let tags = &mut spec.images.entry(image.name().to_owned()).or_default().tags;
         tags.push(ImageTagSpec {

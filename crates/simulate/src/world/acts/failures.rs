@@ -52,11 +52,7 @@ impl World {
                 machine.stop_agent();
                 self.later(pause, Act::StartAgent(index));
             }
-            Act::StartAgent(index) => {
-                if self.machines.get(*index).is_some_and(|machine| machine.agent.is_none()) {
-                    self.start_agent(*index);
-                }
-            }
+            Act::StartAgent(index) => self.start_stopped_agent(*index),
             Act::LoseState => {
                 machine.stop_agent();
                 machine.lose_state();
@@ -139,6 +135,12 @@ impl World {
             }
             self.show_runtime(index);
             self.set_ready(index, true);
+        }
+    }
+
+    fn start_stopped_agent(&mut self, index: usize) {
+        if self.machines.get(index).is_some_and(|machine| machine.agent.is_none()) {
+            self.start_agent(index);
         }
     }
 
