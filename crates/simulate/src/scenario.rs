@@ -165,6 +165,11 @@ fn template(random: &mut Random, nodes: u64) -> Value {
     spec
 }
 
+/// At once, or within minutes.
+fn ttl(random: &mut Random) -> u64 {
+    if random.coin() { 0 } else { random.between(1..=600) }
+}
+
 fn completion(random: &mut Random) -> Value {
     if random.permille(150) {
         return json!({"type": "Never"});
@@ -174,7 +179,7 @@ fn completion(random: &mut Random) -> Value {
         policy["activeDeadlineSeconds"] = json!(random.between(20..=600));
     }
     if random.permille(300) {
-        policy["ttlSecondsAfterFinished"] = json!(random.between(0..=600));
+        policy["ttlSecondsAfterFinished"] = json!(ttl(random));
     }
     policy
 }
@@ -203,7 +208,7 @@ fn pre_pull_job(random: &mut Random, number: u64, nodes: u64) -> Value {
         template["activeDeadlineSeconds"] = json!(random.between(20..=600));
     }
     if random.permille(300) {
-        template["ttlSecondsAfterFinished"] = json!(random.between(0..=600));
+        template["ttlSecondsAfterFinished"] = json!(ttl(random));
     }
     json!({
         "apiVersion": "operations.kubeedge.io/v1alpha2", "kind": "ImagePrePullJob",

@@ -41,5 +41,5 @@ fn a_lost_wake_up_is_found() {
 
 #[test]
 fn a_response_that_is_matched_by_name_is_found() {
-    seeds_until_found(PlantedBug::ResponseMatchedByName, 300);
+    seeds_until_found(PlantedBug::ResponseMatchedByName, 1_000);
 }

@@ -113,6 +113,7 @@ impl World {
             {
                 let pause = self.random.between(1..=200);
                 self.queue.after(pause, Event::Collect(before.uid.clone()));
+                self.create_again(change.writer, before);
             }
         }
     }

@@ -4,11 +4,21 @@ use serde_json::{Value, json};
 
 use super::super::World;
 use super::Act;
-use crate::api::{Call, Key, Kind, Response, Shared};
+use crate::api::{Call, Key, Kind, Object, Response, Shared, Writer};
 use crate::scenario::{self, NAMESPACE};
 
 /// How often a job is replaced in a row.
 const REPLACED: u64 = 20;
+
+/// Creates another job with the name and the spec of this one.
+fn namesake(job: &Object) -> Call {
+    let mut value = job.value.clone();
+    value["metadata"] = match job.key.namespace.as_str() {
+        "" => json!({"name": job.key.name}),
+        namespace => json!({"name": job.key.name, "namespace": namespace}),
+    };
+    Call::Create(job.key.kind, value)
+}
 
 impl World {
     fn any_job(&mut self) -> Option<Shared> {
@@ -52,6 +62,16 @@ impl World {
         }
     }
 
+    /// Now and then somebody applies a job anew as soon as its time to live is over.
+    pub(crate) fn create_again(&mut self, deleted_by: Writer, job: &Shared) {
+        let is_job = matches!(job.key.kind, Kind::PullJob | Kind::PrePullJob | Kind::ListJob);
+        let is_alone = job.value["metadata"]["ownerReferences"].is_null();
+        if is_job && is_alone && deleted_by != Writer::Other && self.now() < self.chaos && self.random.permille(800) {
+            let pause = self.random.between(1..=20);
+            self.later(pause, Act::Create(namesake(job)));
+        }
+    }
+
     pub(super) fn replace_job(&mut self, key: &Key, times: u64) {
         let Some(job) = self.api.get(key).cloned() else {
             return;
@@ -60,20 +80,15 @@ impl World {
             key: key.clone(),
             uid: None,
         });
-        let mut value = job.value.clone();
-        value["metadata"] = json!({"name": key.name, "namespace": key.namespace});
-        if key.namespace.is_empty() {
-            value["metadata"] = json!({"name": key.name});
-        }
         let longest = if times == 1 { 3_000 } else { 300 };
         let pause = if self.random.coin() {
             0
         } else {
             self.random.between(1..=longest)
         };
-        self.later(pause, Act::Create(Call::Create(key.kind, value)));
+        self.later(pause, Act::Create(namesake(&job)));
         if 1 < times {
-            let pause = pause + self.random.between(1..=2_000);
+            let pause = pause + self.random.between(1..=500);
             self.later(pause, Act::ReplaceAgain(key.clone(), times - 1));
         }
     }
