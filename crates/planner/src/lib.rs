@@ -57,4 +57,4 @@ mod node_state;
 pub use campaign::Campaign;
 pub use progress::{Progress, Step};
 pub use secret::SecretRef;
-pub use view::{Block, ClaimView, NodeKey, NodeView};
+pub use view::{Block, ClaimView, Heard, NodeKey, NodeView};

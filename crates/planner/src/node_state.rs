@@ -9,7 +9,7 @@ use larder_model::{Reason, Retry};
 
 use crate::campaign::{Campaign, later};
 use crate::refresh;
-use crate::view::{ClaimView, NodeView};
+use crate::view::{ClaimView, Heard, NodeView};
 
 /// An order that nobody takes up for this long is withdrawn, and its slot passed on. An agent answers within a second.
 pub(crate) const ACKNOWLEDGE: SignedDuration = SignedDuration::from_secs(30);
@@ -47,7 +47,7 @@ pub(crate) struct NoResponse {
     pub(crate) since: Timestamp,
     pub(crate) tries: u32,
     pub(crate) retry_at: Timestamp,
-    pub(crate) heard: Option<Timestamp>,
+    pub(crate) heard: Heard,
 }
 
 /// Which of a campaign's counters a node is in.
@@ -127,13 +127,14 @@ impl NodeState {
             self.no_response = None;
             self.gave_up = None;
         }
-        if let Some(no_response) = &mut self.no_response
-            && no_response.reason == Reason::Unresponsive
-            && no_response.heard != view.heard
-        {
-            // The agent is back. What it said before may have been about something else, so its tries stay counted.
-            no_response.heard = view.heard;
-            no_response.retry_at = Timestamp::MIN;
+        if let Some(no_response) = &mut self.no_response {
+            let agent_is_back = no_response.reason == Reason::Unresponsive && no_response.heard != view.heard;
+            let can_take_part_again = self.view.block.is_some() && view.block.is_none();
+            if agent_is_back || can_take_part_again {
+                // What the agent said may have been about something else, so its tries stay counted.
+                no_response.heard = view.heard;
+                no_response.retry_at = Timestamp::MIN;
+            }
         }
         self.view = view;
     }

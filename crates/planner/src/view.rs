@@ -18,8 +18,8 @@ pub struct NodeView {
     pub block: Option<Block>,
     /// This campaign's claim in the node's NodeImage.
     pub claim: Option<ClaimView>,
-    /// When the node's agent last said anything, by its own clock. Only whether it changes matters.
-    pub heard: Option<Timestamp>,
+    /// What the node's agent said last. Only whether it changes matters.
+    pub heard: Heard,
     /// The node has no NodeImage at the moment.
     pub object_missing: bool,
 }
@@ -41,6 +41,15 @@ impl NodeView {
             ..Self::default()
         }
     }
+}
+
+/// Signs of life of a node's agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// When it last wrote, by its own clock, which may stand still.
+    pub last_seen: Option<Timestamp>,
+    /// Writes of the status that were seen.
+    pub writes: u32,
 }
 
 /// Something that keeps a node from taking part.

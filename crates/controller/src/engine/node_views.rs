@@ -12,7 +12,7 @@ use larder_planner::node_spec::has_room_for;
 use larder_planner::report::NodeReport;
 use larder_planner::select::{NodeTraits, SelectBy};
 use larder_planner::task::NodeTask;
-use larder_planner::{Block, NodeKey, NodeView};
+use larder_planner::{Block, Heard, NodeKey, NodeView};
 
 use super::jobs::Running;
 use super::nodes::{NodeChange, NodeRecord};
@@ -201,7 +201,10 @@ impl Engine {
             selected,
             block,
             claim,
-            heard: agent.and_then(|agent| agent.last_seen.as_ref()).map(|time| time.0),
+            heard: Heard {
+                last_seen: agent.and_then(|agent| agent.last_seen.as_ref()).map(|time| time.0),
+                writes: record.map_or(0, |record| record.status_writes),
+            },
             object_missing: !readable,
         })
     }

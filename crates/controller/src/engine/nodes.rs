@@ -40,6 +40,8 @@ pub(super) struct NodeRecord {
     pub(super) full_since: Option<Timestamp>,
     /// Size of the NodeImage as JSON.
     pub(super) bytes: usize,
+    /// Writes of the NodeImage's status that the watch has shown.
+    pub(super) status_writes: u32,
     /// A hand-written entry was denied with the credentials it had; its Secrets are read again after this moment.
     pub(super) denied: Option<Timestamp>,
 }
@@ -223,6 +225,14 @@ impl Nodes {
             && revision(&object.metadata) < revision(known)
         {
             return None;
+        }
+        // Only a write of the spec raises the generation, and our own writes come back by themselves.
+        if let Some(known) = record.image.metadata()
+            && !from_write
+            && (&known.uid, known.generation) == (&object.metadata.uid, object.metadata.generation)
+            && known.resource_version != object.metadata.resource_version
+        {
+            record.status_writes = record.status_writes.wrapping_add(1);
         }
         let relabelled = record.image.metadata().map(|known| &known.labels) != Some(&object.metadata.labels);
         let leaving = object.metadata.deletion_timestamp.is_some();

@@ -20,7 +20,7 @@ use crate::report::NodeReport;
 use crate::secret::UnusableSecrets;
 use crate::task::{NodeTask, Tasks};
 use crate::view::samples::at;
-use crate::view::{Block, NodeKey, NodeView};
+use crate::view::{Block, Heard, NodeKey, NodeView};
 
 /// A job with this template beside `images: [nginx:1]`, and these overriders.
 pub(crate) fn job(template: &Value, overriders: &Value) -> ImagePrePullJob {
@@ -149,7 +149,7 @@ impl Fleet {
             selected: true,
             block: block.map(|reason| Block { reason, since }),
             claim,
-            heard: None,
+            heard: Heard::default(),
             object_missing: record.is_none(),
         };
         self.progress.node_changed(node, view, now);

@@ -88,6 +88,13 @@ fn a_node_that_cannot_take_part_fails_with_its_own_reason_after_the_response_tim
     assert!(late.gives_up);
 }
 
+fn heard(seconds: i64, writes: u32) -> Heard {
+    Heard {
+        last_seen: Some(at(seconds)),
+        writes,
+    }
+}
+
 fn silent(tries: u32, now: i64) -> NodeState {
     let mut state = NodeState {
         view: able(),
@@ -128,11 +135,14 @@ fn a_silent_node_is_tried_after_all_others_and_fails_in_the_end() {
     );
 }
 
-#[test]
-fn a_silent_node_that_speaks_again_is_tried_at_once() {
+#[rstest]
+#[case::later(heard(35, 1))]
+#[case::with_a_clock_that_stands_still(heard(20, 2))]
+fn a_silent_node_that_speaks_again_is_tried_at_once(#[case] now_heard: Heard) {
     let mut state = silent(2, 30);
+    state.no_response.as_mut().unwrap().heard = heard(20, 1);
     state.see(NodeView {
-        heard: Some(at(35)),
+        heard: now_heard,
         ..able()
     });
     assert_eq!(
@@ -146,10 +156,22 @@ fn a_node_whose_runtime_is_down_is_not_tried_faster_because_its_agent_talks() {
     let mut state = silent(1, 30);
     state.no_response.as_mut().unwrap().reason = Reason::RuntimeDown;
     state.see(NodeView {
-        heard: Some(at(35)),
+        heard: heard(35, 1),
         ..able()
     });
     assert_eq!(state.derive(&campaign(1), "n", at(36)).turn, None);
+}
+
+/// The order of a node that became unready was taken back.
+#[rstest]
+#[case::ready_again(able(), Some(QueueClass::AfterNoResponse))]
+#[case::still_not_ready(blocked(Reason::NodeNotReady, at(10)), None)]
+fn a_node_that_can_take_part_again_is_tried_at_once(#[case] view: NodeView, #[case] turn: Option<QueueClass>) {
+    let mut state = silent(2, 30);
+    state.no_response.as_mut().unwrap().reason = Reason::NodeNotReady;
+    state.view = blocked(Reason::NodeNotReady, at(0));
+    state.see(view);
+    assert_eq!(state.derive(&campaign(1), "n", at(36)).turn, turn);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::campaign::Ending;
+use crate::view::Heard;
 use crate::view::samples::{able, at, blocked, campaign, node, ordered};
 
 fn fleet(parallelism: usize, nodes: usize) -> Progress {
@@ -55,7 +56,10 @@ fn a_slot_is_taken_until_the_outcome_of_the_write_is_known() {
     progress.node_changed(
         &node(0),
         NodeView {
-            heard: Some(at(1)),
+            heard: Heard {
+                writes: 1,
+                ..Heard::default()
+            },
             ..able()
         },
         at(1),

@@ -7,6 +7,7 @@ use larder_planner::task::{NodeTask, TaskImage};
 use rstest::rstest;
 
 use super::*;
+use crate::merge::json_of;
 
 fn object(revision: u64, phase: Option<&str>) -> NodeImage {
     let tags: Vec<_> = phase
@@ -145,4 +146,44 @@ fn a_heartbeat_of_a_kubelet_queues_nothing() {
     }
     engine.show_event(node("a"), at(1));
     assert!(!engine.has_queued_nodes());
+}
+
+/// A NodeImage after a patch.
+fn patched(before: &NodeImage, patch: Value, generation: i64) -> NodeImage {
+    let mut object = json_of(before);
+    let patch: json_patch::Patch = parsed(patch);
+    json_patch::patch(&mut object, &patch).unwrap();
+    let mut object: NodeImage = parsed(object);
+    object.metadata.generation = Some(generation);
+    object.metadata.resource_version = Some(generation.to_string());
+    object
+}
+
+/// Sends what is to be written to the only node, and gives the result back to the engine; None if there is nothing.
+fn write(engine: &mut Engine, object: &NodeImage, now: Timestamp) -> Option<NodeImage> {
+    engine.decide(now);
+    let (node, NodeWrite::Patch(patch)) = engine.next_node_write(now)? else {
+        panic!("a NodeImage is neither created nor deleted here");
+    };
+    let object = patched(object, patch, object.metadata.generation.unwrap() + 1);
+    engine.node_written(&node, NodeWriteResult::Object(Box::new(object.clone())), now);
+    Some(object)
+}
+
+/// Its clock may stand still, and what it writes may say nothing.
+#[test]
+fn any_status_that_an_unresponsive_node_writes_has_it_tried_at_once() {
+    let mut engine = Engine::new(serving());
+    let fresh = node_image("a", &json!({}), &json!({"desired": 0}));
+    let job = pull_job("job", &json!({"image": "nginx:1"}), &Value::Null);
+    engine.show_all(vec![node("a"), shown(fresh.clone()), job], at(0));
+    let ordered = write(&mut engine, &fresh, at(0)).unwrap();
+    let mut withdrawn = write(&mut engine, &ordered, at(31)).unwrap();
+    assert_eq!(withdrawn.spec.images.len(), 0, "the order is not withdrawn");
+    assert_eq!(write(&mut engine, &withdrawn, at(40)), None, "it is not waited for");
+
+    withdrawn.metadata.resource_version = Some("1000".to_owned());
+    engine.show_event(shown(withdrawn.clone()), at(41));
+    let again = write(&mut engine, &withdrawn, at(41)).unwrap();
+    assert_eq!(again.spec.images.len(), 1, "the node is not tried");
 }
