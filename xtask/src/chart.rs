@@ -237,6 +237,9 @@ fn with_placeholders(object: &Value) -> anyhow::Result<Value> {
         if rule["resources"] == json!(["deployments/scale"]) {
             objects_in(rule, "resourceNames").for_each(|name| rename(name, prefixed));
         }
+        if rule["resources"] == json!(["serviceaccounts"]) {
+            objects_in(rule, "resourceNames").for_each(|name| rename(name, account));
+        }
     }
     Ok(object)
 }

@@ -43,6 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "larder-model",
             "larder-api",
+            "larder-access",
             "larder-planner",
             "larder-seal",
             "larder-registry",

@@ -6,7 +6,7 @@ use larder_api::names::{
 use serde_json::Value;
 
 use crate::object::{self, Rule};
-use crate::{CONTROLLER, Settings};
+use crate::{AGENT, CONTROLLER, POLICY, Settings};
 
 const READ: &[&str] = &["get", "list", "watch"];
 
@@ -15,7 +15,7 @@ pub(crate) fn objects(settings: &Settings) -> Vec<Value> {
         object::service_account(settings, CONTROLLER),
         object::cluster_role(CONTROLLER, &cluster_rules(settings)),
         object::cluster_role_binding(settings, CONTROLLER),
-        object::role(settings, CONTROLLER, &own_namespace_rules()),
+        object::role(settings, CONTROLLER, &own_namespace_rules(settings)),
         object::role_binding(settings, CONTROLLER),
     ]
 }
@@ -64,6 +64,9 @@ fn cluster_rules(settings: &Settings) -> Vec<Rule> {
     if settings.image_pull_jobs {
         // Pull secrets, in whatever namespace a job names them; by name only, never listed.
         rules.push(Rule::new("", &["secrets"], &["get"]));
+        // A change of the policy, on which it depends whether logins are sent to nodes.
+        let policy = &["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+        rules.push(Rule::new("admissionregistration.k8s.io", policy, READ).only(vec![POLICY.to_owned()]));
     }
     rules
 }
@@ -78,12 +81,18 @@ pub(crate) fn rival_rules(verbs: &'static [&'static str]) -> [Rule; 2] {
     ]
 }
 
-/// The Lease. `create` cannot be narrowed to a name, because an object to be created has none yet when RBAC looks.
-fn own_namespace_rules() -> Vec<Rule> {
-    vec![
+fn own_namespace_rules(settings: &Settings) -> Vec<Rule> {
+    let mut rules = vec![
+        // The Lease. `create` cannot be narrowed to a name, because an object to be created has none yet when RBAC looks.
         Rule::new("coordination.k8s.io", &["leases"], &["create"]),
         Rule::new("coordination.k8s.io", &["leases"], &["get", "update"]).only(vec![CONTROLLER.to_owned()]),
-    ]
+    ];
+    if settings.image_pull_jobs {
+        // To try, as an agent without a node, whether the policy is enforced. An agent can read NodeImages and write statuses;
+        // the controller can do the former anyway, and the policy refuses the latter.
+        rules.push(Rule::new("", &["serviceaccounts"], &["impersonate"]).only(vec![AGENT.to_owned()]));
+    }
+    rules
 }
 
 pub(crate) fn crd_names() -> Vec<String> {

@@ -2,7 +2,7 @@
 //!
 //! | who | may |
 //! |---|---|
-//! | controller | read nodes, pods and the CRDs it lives on; write the four kinds as far as it has to; get a Secret by name; write Events; hold its Lease |
+//! | controller | read nodes, pods and the CRDs it lives on; write the four kinds as far as it has to; get a Secret by name; write Events; hold its Lease; act as the agents' account, to try the policy |
 //! | agent | read NodeImages, patch the status of the one that bears its node's name |
 //! | people with the cluster's roles `view`, `edit`, `admin` | read jobs and NodeImages; write jobs |
 //! | the jobs around an install and before an uninstall | as long as they run: the CRDs; what is to be left behind in order |

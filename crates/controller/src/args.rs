@@ -59,6 +59,16 @@ pub struct Args {
           default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub accept_cloudcore: bool,
 
+    /// Send logins to nodes although the policy larder-agent-own-node is not enforced (Kubernetes 1.27 to 1.29, or the policy
+    /// is not installed). Any node can then obtain the logins of all other nodes. Without this flag, jobs with pull secrets wait
+    #[arg(long, env = "LARDER_ACCEPT_UNENFORCED_NODE_POLICY", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub accept_unenforced_node_policy: bool,
+
+    /// ServiceAccount of the agents, in --namespace. The controller impersonates it to check that the policy is enforced
+    #[arg(long, env = "LARDER_AGENT_SERVICE_ACCOUNT", default_value = larder_access::AGENT, value_name = "NAME")]
+    pub agent_service_account: String,
+
     /// Which log lines: a level such as info, or target=level pairs with commas between them
     #[arg(long, env = "LARDER_LOG", default_value = LOG, value_name = "FILTER")]
     pub log: String,
@@ -93,6 +103,8 @@ impl Args {
             gates,
             max_active_pulls: NonZeroUsize::new(self.max_active_pulls),
             accept_cloudcore: self.accept_cloudcore,
+            accept_unenforced_node_policy: self.accept_unenforced_node_policy,
+            agent_account: self.agent_service_account.clone(),
             pause: self.pause,
         };
         Ok((settings, unknown))
@@ -134,12 +146,16 @@ mod tests {
             "40",
             "--pause",
             "--accept-cloudcore",
+            "--accept-unenforced-node-policy",
+            "--agent-service-account",
+            "other-agent",
             "--feature-gates",
             "ImagePullJobGate=false,KruiseDaemon=true",
         ];
         let (settings, unknown) = parse(&flags).settings("me".into()).unwrap();
         assert_eq!(settings.max_active_pulls.map(NonZeroUsize::get), Some(40));
-        assert!(settings.pause && settings.accept_cloudcore);
+        assert!(settings.pause && settings.accept_cloudcore && settings.accept_unenforced_node_policy);
+        assert_eq!(settings.agent_user(), "system:serviceaccount:larder-system:other-agent");
         assert!(!settings.gates.image_pull_jobs);
         assert_eq!(unknown, ["KruiseDaemon"]);
         assert_eq!(super::tests::settings(&["--max-active-pulls=0"]).max_active_pulls, None);

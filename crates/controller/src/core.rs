@@ -5,6 +5,7 @@
 //! ([`Leadership::may_write`]), and a new term begins with a list of everything.
 
 pub(crate) mod metrics;
+mod policy_watch;
 pub(crate) mod watches;
 pub(crate) mod writes;
 
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use larder_access::POLICY;
+use larder_planner::node_policy::Probe;
 use larder_telemetry::Part;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::metrics::Metrics;
+use self::policy_watch::PolicyWatch;
 use self::watches::{Content, WatchMessage, Watches};
 #[doc(hidden)]
 pub use self::writes::read_secret;
@@ -59,13 +63,17 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         pause: settings.pause,
         serve_jobs: settings.gates.image_pull_jobs,
         accept_cloudcore: settings.accept_cloudcore,
+        accept_unenforced_node_policy: settings.accept_unenforced_node_policy,
     };
+    let watched = (!settings.accept_unenforced_node_policy).then(|| client.clone());
     let (sender, events) = mpsc::channel(WATCH_EVENTS);
     let core = Core {
         lists: ListJobs::new(limits.serve_jobs),
         engine: Engine::new(limits),
         watches: Watches::new(client.clone(), sender),
-        writes: Writes::new(client, metrics.clone()),
+        policy: PolicyWatch::start(watched),
+        probed: None,
+        writes: Writes::new(client, settings.agent_user(), metrics.clone()),
         permit,
         term: None,
         failing: BTreeMap::new(),
@@ -79,6 +87,8 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
 enum Wakeup {
     Finished(Finished),
     WatchEvent(WatchMessage),
+    /// The node policy or its binding changed.
+    PolicyChanged,
     /// The leadership changed, or a moment has come.
     Otherwise,
 }
@@ -87,6 +97,9 @@ struct Core {
     engine: Engine,
     lists: ListJobs,
     watches: Watches,
+    policy: PolicyWatch,
+    /// What came of the last try of the node policy that showed anything.
+    probed: Option<Probe>,
     writes: Writes,
     permit: watch::Receiver<Leadership>,
     /// The term that the watches were started for.
@@ -133,6 +146,7 @@ impl Core {
             () = stop.cancelled() => None,
             Some(finished) = self.writes.finished() => Some(Wakeup::Finished(finished)),
             changed = self.permit.changed() => changed.is_ok().then_some(Wakeup::Otherwise),
+            () = self.policy.changed() => Some(Wakeup::PolicyChanged),
             Some(event) = events.recv() => Some(Wakeup::WatchEvent(event)),
             () = sleep_until(wake) => Some(Wakeup::Otherwise),
         }
@@ -151,6 +165,7 @@ impl Core {
                     }
                 }
             }
+            Wakeup::PolicyChanged => self.engine.policy_changed(),
             Wakeup::Otherwise => {}
         }
         while let Some(finished) = self.writes.already_finished() {
@@ -224,7 +239,29 @@ impl Core {
                 }
             }
             Finished::Secret(secret, read) => self.engine.secret_read(&secret, read, now),
+            Finished::PolicyProbe(probe, answer) => {
+                self.engine.policy_probed(probe, now);
+                self.log_probe(probe, &answer);
+            }
             Finished::Event => {}
+        }
+    }
+
+    /// A finding is logged when it changes.
+    fn log_probe(&mut self, probe: Probe, answer: &str) {
+        if probe == Probe::NoAnswer || self.probed.replace(probe) == Some(probe) {
+            return;
+        }
+        match probe {
+            Probe::Refused => info!(policy = POLICY, "the node policy is enforced"),
+            Probe::Accepted => warn!(
+                policy = POLICY,
+                "the node policy is not enforced: any agent can write the status of any node; no logins are sent to nodes"
+            ),
+            Probe::Inconclusive | Probe::NoAnswer => warn!(
+                policy = POLICY,
+                answer, "whether the node policy is enforced cannot be found out; no logins are sent to nodes"
+            ),
         }
     }
 
@@ -264,6 +301,11 @@ impl Core {
         self.engine.decide(now);
         self.lists.decide(now);
         self.watches.follow_pods(&self.engine.pod_namespaces());
+        if self.writes.has_room(CallClass::PolicyProbe)
+            && let Some(node) = self.engine.next_policy_probe(now)
+        {
+            self.writes.send(Request::PolicyProbe(node));
+        }
         while self.writes.has_room(CallClass::Node)
             && let Some((node, write)) = self.engine.next_node_write(now)
         {
@@ -301,7 +343,9 @@ impl Core {
         if self.engine.has_queued_nodes() && self.writes.has_room(CallClass::Node) && self.may_write() {
             return soon;
         }
-        let next = [self.engine.next_wake(), self.lists.next_wake()]
+        // Only the leader tries the policy.
+        let probe = self.engine.next_policy_probe_at().filter(|_| self.may_write());
+        let next = [self.engine.next_wake(), self.lists.next_wake(), probe]
             .into_iter()
             .flatten()
             .min();

@@ -14,6 +14,7 @@
 //! | `fleet_limit` | the slots of all jobs, and which job gets the next one |
 //! | `secrets`, `pull_secrets` | what Secrets hold, and what that means for jobs |
 //! | `credentials` | credentials, sealed to nodes |
+//! | `node_policy` | whether credentials may be sealed at all |
 //! | `pods` | per namespace with a podSelector job: where its pods run |
 //! | `results`, `events` | new results in NodeImages, and Events |
 //! | `work_queue`, `resync` | what has to be looked at, at once, later, or again |
@@ -30,6 +31,7 @@ mod job;
 mod job_step;
 mod job_writes;
 mod jobs;
+mod node_policy;
 mod node_views;
 mod node_writes;
 mod nodes;
@@ -50,6 +52,7 @@ use std::num::NonZeroUsize;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
+use larder_planner::node_policy::PolicyCheck;
 
 pub use self::events::{EventRecorder, NewEvent};
 use self::fleet_limit::FleetLimit;
@@ -87,6 +90,8 @@ pub struct Limits {
     pub serve_jobs: bool,
     /// CloudCore may write for all edge nodes: nothing is sealed for them.
     pub accept_cloudcore: bool,
+    /// Seal credentials although the node policy may not be enforced.
+    pub accept_unenforced_node_policy: bool,
 }
 
 /// Everything the controller knows.
@@ -97,6 +102,7 @@ pub struct Engine {
     jobs: Jobs,
     fleet_limit: FleetLimit,
     secrets: Secrets,
+    policy: PolicyCheck,
     pods: Pods,
     events: EventRecorder,
     queue: WorkQueue,
@@ -114,6 +120,7 @@ impl Engine {
             nodes: Nodes::default(),
             jobs: Jobs::default(),
             secrets: Secrets::default(),
+            policy: PolicyCheck::default(),
             pods: Pods::default(),
             events: EventRecorder::default(),
             queue: WorkQueue::default(),
@@ -144,6 +151,8 @@ impl Engine {
         self.jobs.restart();
         self.fleet_limit.clear();
         self.secrets = Secrets::default();
+        // The clock may have been set back.
+        self.policy.changed();
     }
 
     /// Decides for everything that has to be looked at.

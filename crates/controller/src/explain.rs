@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::Resource as _;
+use larder_api::progress::JobProgress;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
+use larder_model::Reason;
 use larder_planner::dialect::Dialect;
 pub use larder_planner::explain::Explanation;
 use larder_planner::explain::names_fleet_limit;
@@ -52,12 +54,14 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
     let status = job.status.as_ref();
     let message = status.and_then(|status| status.message.as_deref());
     let capped = message.is_some_and(names_fleet_limit);
+    let withheld = status.is_some_and(|status| withholds(&status.progress));
     let mut running = job.clone();
     // Of a job that ended nothing is kept but its status; what the nodes say is seen as if it ran.
     if let Some(status) = &mut running.status {
         status.completion_time = None;
     }
-    let mut found = explain::<PullJobs>(running, objects, capped, now)?;
+    let seen = SeenByController { capped, withheld };
+    let mut found = explain::<PullJobs>(running, objects, seen, now)?;
     let Some(status) = status else {
         not_seen_yet(&mut found);
         return Ok(found);
@@ -82,19 +86,35 @@ pub fn prepull_nodes(
         return Ok(ended_prepull(status));
     }
     let mut conditions = job.status.iter().flat_map(|status| &status.progress.conditions);
-    let capped = conditions.any(|condition| names_fleet_limit(&condition.message));
-    let mut found = explain::<PrePullJobs>(job.clone(), objects, capped, now)?;
+    let seen = SeenByController {
+        capped: conditions.any(|condition| names_fleet_limit(&condition.message)),
+        withheld: job.status.as_ref().is_some_and(|status| withholds(&status.progress)),
+    };
+    let mut found = explain::<PrePullJobs>(job.clone(), objects, seen, now)?;
     if job.status.is_none() {
         not_seen_yet(&mut found);
     }
     Ok(found)
 }
 
+/// What only the controller sees, as the job's status tells it.
+#[derive(Clone, Copy)]
+struct SeenByController {
+    /// The whole fleet's limit keeps nodes waiting.
+    capped: bool,
+    /// No logins are sent, because the node policy is not known to be enforced.
+    withheld: bool,
+}
+
+fn withholds(progress: &JobProgress) -> bool {
+    progress.reasons.contains_key(Reason::NodePolicyNotEnforced.as_str())
+}
+
 /// What the engine says of a job of any kind.
 fn explain<D: Dialect>(
     job: D::Object,
     objects: Objects,
-    capped: bool,
+    seen: SeenByController,
     now: Timestamp,
 ) -> Result<Vec<(String, Explanation)>, NotServed> {
     if job.meta().deletion_timestamp.is_some() {
@@ -116,6 +136,7 @@ fn explain<D: Dialect>(
     let pods = objects.pods.into_iter().map(|pod| WatchEvent::Pod(PodFacts::of(pod)));
     let mut engine = Engine::new(Limits {
         serve_jobs: true,
+        accept_unenforced_node_policy: !seen.withheld,
         ..Limits::default()
     });
     let mut list = |kind: WatchKind, shown: Vec<WatchEvent>| {
@@ -130,7 +151,7 @@ fn explain<D: Dialect>(
         vec![WatchEvent::Job(TypedJob::<D>::boxed(kind, job))],
     );
     list(WatchKind::Pods(namespace), pods.collect());
-    let explained = engine.explain_job(&unusable, capped, now).map_err(NotServed)?;
+    let explained = engine.explain_job(&unusable, seen.capped, now).map_err(NotServed)?;
     Ok(explained
         .into_iter()
         .map(|(node, said)| (node.to_string(), said))

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use larder_access::AGENT;
 use larder_api::names::LARDER_NAMESPACE;
 
 use crate::feature_gates::FeatureGates;
@@ -23,6 +24,11 @@ pub struct Settings {
     pub pause: bool,
     /// CloudCore may write for all edge nodes. Nobody can tell then which of them speaks, and none is sent credentials.
     pub accept_cloudcore: bool,
+    /// Send logins to nodes although the node policy is not enforced: any agent can then have those of other nodes sealed for
+    /// a key of its own.
+    pub accept_unenforced_node_policy: bool,
+    /// The ServiceAccount of the agents, in the same namespace: the node policy is tried in its name.
+    pub agent_account: String,
 }
 
 impl Settings {
@@ -36,6 +42,13 @@ impl Settings {
             max_active_pulls: None,
             pause: false,
             accept_cloudcore: false,
+            accept_unenforced_node_policy: false,
+            agent_account: AGENT.to_owned(),
         }
+    }
+
+    /// The agents' account, as the API server names it.
+    pub fn agent_user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.agent_account)
     }
 }

@@ -281,6 +281,8 @@ fn unreadable(error: PlaneError, file: PathBuf) -> StartError {
 async fn controller(client: Client, health: Health, stop: CancellationToken) -> Result<(), RunError> {
     let settings = larder_controller::settings::Settings {
         leader_elect: false,
+        // Its API server has no policies. The agents are in this process, and belong to the same user as the Secrets.
+        accept_unenforced_node_policy: true,
         ..larder_controller::settings::Settings::new("embedded".to_owned())
     };
     // Nobody asks an embedded controller for its numbers.

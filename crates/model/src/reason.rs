@@ -44,6 +44,8 @@ pub enum Reason {
     SecretMissing,
     /// Credentials reached the node but cannot be opened there.
     CredentialsUnreadable,
+    /// The node policy is not known to be enforced, so that no credentials are sent to any node.
+    NodePolicyNotEnforced,
     /// The node's NodeImage has no room for another entry.
     NodeFull,
     /// Kubernetes reports the node as not ready.
@@ -69,7 +71,7 @@ pub enum Retry {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 23] = [
+    pub const ALL: [Reason; 24] = [
         Reason::AuthDenied,
         Reason::NotFound,
         Reason::NoPlatform,
@@ -88,6 +90,7 @@ impl Reason {
         Reason::InvalidImage,
         Reason::SecretMissing,
         Reason::CredentialsUnreadable,
+        Reason::NodePolicyNotEnforced,
         Reason::NodeFull,
         Reason::NodeNotReady,
         Reason::NodeUnsuitable,
@@ -116,6 +119,7 @@ impl Reason {
             Reason::InvalidImage => "InvalidImage",
             Reason::SecretMissing => "SecretMissing",
             Reason::CredentialsUnreadable => "CredentialsUnreadable",
+            Reason::NodePolicyNotEnforced => "NodePolicyNotEnforced",
             Reason::NodeFull => "NodeFull",
             Reason::NodeNotReady => "NodeNotReady",
             Reason::NodeUnsuitable => "NodeUnsuitable",
@@ -152,6 +156,7 @@ impl Reason {
             | Reason::SecretMissing
             // The controller seals again as soon as it sees the node's present key.
             | Reason::CredentialsUnreadable
+            | Reason::NodePolicyNotEnforced
             | Reason::NodeFull
             | Reason::NodeNotReady => Retry::Later,
         }
@@ -191,6 +196,9 @@ impl Reason {
             Reason::SecretMissing => "Create the pull secret in the job's namespace, or remove it from the job.",
             Reason::CredentialsUnreadable => {
                 "Nothing to do if the node's key has just changed; otherwise restart the node's agent and read its log."
+            }
+            Reason::NodePolicyNotEnforced => {
+                "Restore the policy larder-agent-own-node, without which no login is sent to a node; larder doctor says what it lacks."
             }
             Reason::NodeFull => {
                 "Delete jobs or entries that this node no longer needs; its NodeImage has no room left."
@@ -273,6 +281,7 @@ mod tests {
                 Reason::Unresponsive,
                 Reason::SecretMissing,
                 Reason::CredentialsUnreadable,
+                Reason::NodePolicyNotEnforced,
                 Reason::NodeFull,
                 Reason::NodeNotReady
             ]

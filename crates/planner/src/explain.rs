@@ -88,6 +88,10 @@ impl Progress {
 /// Why a job gets fewer nodes at once than it asks for.
 pub(crate) const FLEET_LIMIT: &str = "the whole fleet has as many pulls as --max-active-pulls allows";
 
+/// Why nodes wait that need a login.
+pub(crate) const LOGINS_WITHHELD: &str =
+    "no login is sent to a node, because the policy larder-agent-own-node is not known to be enforced";
+
 /// Whether a job's message says that the whole fleet's limit keeps its nodes waiting.
 pub fn names_fleet_limit(message: &str) -> bool {
     message.contains(FLEET_LIMIT)

@@ -15,6 +15,7 @@
 //! | [`fleet`] | how do jobs share what the whole fleet may pull at once? |
 //! | [`finish`] | is it over? |
 //! | [`refresh`] | when does a job that never ends look again? |
+//! | [`node_policy`] | may logins be sealed for nodes? |
 //! | [`node_spec`] | what should a node's NodeImage say? |
 //! | [`order`] | how is an image claimed in it, and what is read back? |
 //! | [`checks_and_aliases`] | what else do its entries need? |
@@ -40,6 +41,7 @@ pub mod jitter;
 pub mod kruise;
 pub mod kubeedge;
 pub mod node;
+pub mod node_policy;
 pub mod node_spec;
 pub mod order;
 pub mod progress;

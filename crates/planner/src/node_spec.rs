@@ -31,6 +31,8 @@ pub struct NodeSpecInput<'a> {
     pub owners: BTreeMap<&'a str, OwnerState<'a>>,
     /// What jobs want written, by uid.
     pub orders: Vec<(&'a str, &'a Order)>,
+    /// Those of these jobs whose nodes need credentials that may be sent to no node, by uid: nothing is claimed for them.
+    pub withheld: BTreeSet<&'a str>,
     /// How often a pull reports its bytes; for entries that do not say.
     pub progress_seconds: Option<i32>,
     /// What credentials entries may refer to. None: the node can be sent no credentials, and entries keep what they have.
@@ -180,6 +182,7 @@ fn carry_out(input: &NodeSpecInput<'_>, uid: &str, order: &Order, spec: &mut Nod
         Order::Withdraw => task.release(spec, uid),
         // The claim would be taken off again in the same write, and the order never be carried out.
         Order::Claim { .. } if !selected => return Err(Reason::Canceled),
+        Order::Claim { .. } if input.withheld.contains(uid) => return Err(Reason::NodePolicyNotEnforced),
         Order::Claim { .. } if has_room_for(input.object, input.bytes, task) => {
             task.claim(spec, input.object, &campaign.owner, input.now);
         }

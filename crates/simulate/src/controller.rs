@@ -51,6 +51,8 @@ impl Engine {
         let limits = Limits {
             max_active_pulls: max_active_pulls.and_then(NonZeroUsize::new),
             serve_jobs: true,
+            // The simulated API server has no policies.
+            accept_unenforced_node_policy: true,
             ..Limits::default()
         };
         Self {

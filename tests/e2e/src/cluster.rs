@@ -103,6 +103,12 @@ impl Cluster {
         answers(&format!("http://{}/readyz", self.port.address())).await
     }
 
+    /// What the controller counts.
+    pub async fn controller_metrics(&self) -> String {
+        let url = format!("http://{}/metrics", self.port.address());
+        reqwest::get(&url).await.unwrap().text().await.unwrap()
+    }
+
     /// Waits until the controller and all agents are ready.
     pub async fn wait_until_ready(&mut self) {
         let url = format!("http://{}/readyz", self.port.address());

@@ -3,8 +3,8 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::api::{Api, DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::{Client, Resource as _};
 use larder_access::CONTROLLER;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_testkit::{Access, unique_name};
@@ -99,4 +99,36 @@ async fn holds_its_lease_and_no_other() {
     forbidden(leases.delete(CONTROLLER, &DeleteParams::default()).await);
     let elsewhere = Api::<Lease>::namespaced(controller, "default");
     forbidden(elsewhere.get(CONTROLLER).await);
+}
+
+/// With this right it tries whether the node policy is enforced. It must not be able to speak for a node.
+#[tokio::test]
+async fn acts_as_the_agents_account_and_as_nobody_else() {
+    let access = shared().await;
+    let controller = controller(&access).await;
+    let mine = node(&access.client().unwrap(), &unique_name("mine")).await;
+    let read_as = async |headers: &[(&'static str, &str)]| {
+        let path = NodeImage::url_path(&(), None);
+        let mut request = kube::core::Request::new(path)
+            .get(&mine, &GetParams::default())
+            .unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        controller.request::<NodeImage>(request).await
+    };
+    let agent = format!("system:serviceaccount:{NAMESPACE}:larder-agent");
+    read_as(&[("impersonate-user", &agent)]).await.unwrap();
+    let claim = (
+        "impersonate-extra-authentication.kubernetes.io%2fnode-name",
+        mine.as_str(),
+    );
+    forbidden(read_as(&[("impersonate-user", &agent), claim]).await);
+    for other in [
+        "system:admin",
+        "system:node:a",
+        "system:serviceaccount:kube-system:larder-agent",
+    ] {
+        forbidden(read_as(&[("impersonate-user", other)]).await);
+    }
 }

@@ -38,6 +38,7 @@ pub struct Metrics {
     turns: Histogram,
     longest_turn: Gauge<f64, AtomicU64>,
     restores: Counter,
+    withheld: Gauge,
 }
 
 impl Default for Metrics {
@@ -52,6 +53,7 @@ impl Default for Metrics {
             turns: Histogram::new(exponential_buckets(1e-5, 4.0, 11)),
             longest_turn: Gauge::default(),
             restores: Counter::default(),
+            withheld: Gauge::default(),
         }
     }
 }
@@ -92,6 +94,11 @@ impl Metrics {
             "Times that resource versions went backwards, as after a restore of etcd",
             metrics.restores.clone(),
         );
+        registry.register(
+            "credentials_withheld",
+            "Whether nodes are sent no logins because the node policy is not known to be enforced",
+            metrics.withheld.clone(),
+        );
         metrics
     }
 
@@ -117,6 +124,7 @@ impl Metrics {
     pub(super) fn step_down(&self) {
         self.slots.set(0);
         self.running_jobs.set(0);
+        self.withheld.set(0);
     }
 
     pub(super) fn show(&self, engine: &Engine) {
@@ -124,6 +132,7 @@ impl Metrics {
         self.slots.set(number(sizes.slots));
         self.nodes.set(number(sizes.nodes));
         self.running_jobs.set(number(sizes.running_jobs));
+        self.withheld.set(i64::from(engine.withholds_credentials()));
         self.dropped_events
             .set(i64::try_from(sizes.dropped_events).unwrap_or(i64::MAX));
     }

@@ -24,6 +24,7 @@ use super::metrics::{CallOutcome, Metrics};
 use crate::engine::{JobTarget, JobWrite, JobWriteResult, NewEvent, NodeWrite, NodeWriteResult, SecretRead, TypedJob};
 use crate::error_chain::chain;
 use crate::lists::{ListTarget, ListWrite, ListWriteResult};
+use crate::policy_probe::{Probe, try_policy};
 
 /// No call takes longer; what became of a write that does is found out by reading.
 const CALL: Duration = Duration::from_secs(5);
@@ -37,6 +38,7 @@ pub(crate) enum CallClass {
     Node,
     Job,
     Secret,
+    PolicyProbe,
     Event,
 }
 
@@ -47,6 +49,7 @@ impl CallClass {
             Self::Node => 64,
             Self::Job => 16,
             Self::Secret => 8,
+            Self::PolicyProbe => 1,
             Self::Event => 4,
         }
     }
@@ -58,6 +61,8 @@ pub(super) enum Request {
     Job(JobTarget, JobWrite),
     List(ListTarget, ListWrite),
     Secret(SecretRef),
+    /// Try the node policy on this node's NodeImage.
+    PolicyProbe(NodeKey),
     Event(NewEvent),
 }
 
@@ -67,6 +72,7 @@ impl Request {
             Request::Node(..) => CallClass::Node,
             Request::Job(..) | Request::List(..) => CallClass::Job,
             Request::Secret(_) => CallClass::Secret,
+            Request::PolicyProbe(_) => CallClass::PolicyProbe,
             Request::Event(_) => CallClass::Event,
         }
     }
@@ -79,6 +85,7 @@ impl Request {
             Request::Job(target, _) => Finished::Job(target.clone(), JobWriteResult::Failed(why())),
             Request::List(target, _) => Finished::List(target.clone(), ListWriteResult::CreationUnknown(why())),
             Request::Secret(secret) => Finished::Secret(secret.clone(), SecretRead::Failed),
+            Request::PolicyProbe(_) => Finished::PolicyProbe(Probe::NoAnswer, why()),
             Request::Event(_) => Finished::Event,
         }
     }
@@ -90,6 +97,8 @@ pub(super) enum Finished {
     Job(JobTarget, JobWriteResult),
     List(ListTarget, ListWriteResult),
     Secret(SecretRef, SecretRead),
+    /// What came of it, and what the API server answered.
+    PolicyProbe(Probe, String),
     Event,
 }
 
@@ -100,16 +109,19 @@ pub(super) struct Writes {
     /// The class of each call, and what counts as its result if it panics.
     in_flight: HashMap<Id, (CallClass, Finished)>,
     counts: BTreeMap<CallClass, usize>,
+    /// The account of the agents, as the API server names it.
+    agent: String,
     metrics: Metrics,
 }
 
 impl Writes {
-    pub(super) fn new(client: Client, metrics: Metrics) -> Self {
+    pub(super) fn new(client: Client, agent: String, metrics: Metrics) -> Self {
         Self {
             client,
             tasks: JoinSet::new(),
             in_flight: HashMap::new(),
             counts: BTreeMap::new(),
+            agent,
             metrics,
         }
     }
@@ -120,7 +132,7 @@ impl Writes {
 
     pub(super) fn send(&mut self, request: Request) {
         let (class, lost) = (request.class(), request.lost());
-        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let (client, agent, metrics) = (self.client.clone(), self.agent.clone(), self.metrics.clone());
         let task = self.tasks.spawn(async move {
             match request {
                 Request::Node(node, write) => {
@@ -139,6 +151,10 @@ impl Writes {
                 Request::Secret(secret) => {
                     let read = get_secret(client, &secret, &metrics).await;
                     Finished::Secret(secret, read)
+                }
+                Request::PolicyProbe(node) => {
+                    let (probe, answer) = probe_policy(client, &node, &agent, &metrics).await;
+                    Finished::PolicyProbe(probe, answer)
                 }
                 Request::Event(event) => {
                     write_event(client, event, &metrics).await;
@@ -395,6 +411,19 @@ fn list_result<T>(called: CallResult<T>, absent: ListWriteResult) -> ListWriteRe
             ListWriteResult::Failed(error)
         }
     }
+}
+
+/// A refusal is what is hoped for, so this is not counted as other calls are.
+async fn probe_policy(client: Client, node: &NodeKey, agent: &str, metrics: &Metrics) -> (Probe, String) {
+    let tried = timeout(CALL, try_policy(&client, node, agent)).await;
+    let (probe, answer) = tried.unwrap_or((Probe::NoAnswer, "no answer within five seconds".to_owned()));
+    let outcome = match probe {
+        Probe::Refused | Probe::Accepted => CallOutcome::Done,
+        Probe::Inconclusive => CallOutcome::Refused,
+        Probe::NoAnswer => CallOutcome::Unknown,
+    };
+    metrics.count("policy_probe", outcome);
+    (probe, answer)
 }
 
 async fn get_secret(client: Client, secret: &SecretRef, metrics: &Metrics) -> SecretRead {

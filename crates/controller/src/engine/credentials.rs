@@ -30,21 +30,39 @@ struct LoginSet {
     logins: Vec<Login>,
 }
 
+/// Whether a node may be sent credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sealing {
+    Allowed,
+    /// CloudCore may write for the node: any edge node may have published the key.
+    CloudCoreWrites,
+    /// The node policy is not known to be enforced: any node may have published the key.
+    PolicyNotEnforced,
+}
+
 /// Some owner's Secrets are not known at the moment.
 struct NotKnown;
 
 impl Engine {
     /// What sealing to a node needs. None while the node has published no usable key, or may be sent nothing.
     pub(super) fn seal_target(&self, node: &NodeKey, object: &NodeImage) -> Option<SealTarget> {
-        self.may_seal_for(object)
-            .then(|| SealTarget::of(node, object))
-            .flatten()
+        match self.sealing_for(object) {
+            Sealing::Allowed => SealTarget::of(node, object),
+            Sealing::CloudCoreWrites | Sealing::PolicyNotEnforced => None,
+        }
     }
 
     /// Whether a node may be sent credentials. A key is worth nothing where another identity may have published it.
-    pub(super) fn may_seal_for(&self, object: &NodeImage) -> bool {
+    pub(super) fn sealing_for(&self, object: &NodeImage) -> Sealing {
         let labels = object.metadata.labels.as_ref();
-        !(self.limits.accept_cloudcore && labels.is_some_and(|labels| labels.contains_key(EDGE_NODE_LABEL)))
+        if self.limits.accept_cloudcore && labels.is_some_and(|labels| labels.contains_key(EDGE_NODE_LABEL)) {
+            return Sealing::CloudCoreWrites;
+        }
+        if self.policy_lets_seal() {
+            Sealing::Allowed
+        } else {
+            Sealing::PolicyNotEnforced
+        }
     }
 
     /// Which sealed credentials each entry of a node may refer to: those that are there, and those that orders add.

@@ -14,6 +14,7 @@ use larder_planner::select::{NodeTraits, SelectBy};
 use larder_planner::task::NodeTask;
 use larder_planner::{Block, Heard, NodeKey, NodeView};
 
+use super::credentials::Sealing;
 use super::jobs::Running;
 use super::nodes::{NodeChange, NodeRecord};
 use super::{Engine, JobId};
@@ -170,7 +171,7 @@ impl Engine {
     fn view(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> Option<NodeView> {
         let record = self.nodes.get(node);
         let object = record.and_then(NodeRecord::living_image);
-        let may_seal = object.is_some_and(|object| self.may_seal_for(object));
+        let sealing = object.map_or(Sealing::Allowed, |object| self.sealing_for(object));
         let (the_job, running) = self.jobs.running_job_mut(job)?;
         let progress = &running.progress;
         let campaign = progress.campaign();
@@ -185,7 +186,7 @@ impl Engine {
         });
         let mut claim = report.as_ref().map(NodeReport::claim_view);
         let selected = is_selected(campaign, job, node, record);
-        let block = selected.then(|| block(running, node, record, may_seal, now)).flatten();
+        let block = selected.then(|| block(running, node, record, sealing, now)).flatten();
         // What a node reported outlives its NodeImage, and a node that is gone has no task to read it by.
         let readable = object.is_some() && task.is_some();
         if readable || !progress.has_succeeded(node) {
@@ -241,12 +242,12 @@ fn selects(running: &Running, node: &NodeKey, record: Option<&NodeRecord>) -> bo
     })
 }
 
-/// What keeps a node from taking part in a job. `may_seal` says whether the node may be sent credentials.
+/// What keeps a node from taking part in a job. `sealing` says whether the node may be sent credentials.
 fn block(
     running: &Running,
     node: &NodeKey,
     record: Option<&NodeRecord>,
-    may_seal: bool,
+    sealing: Sealing,
     now: Timestamp,
 ) -> Option<Block> {
     let campaign = running.progress.campaign();
@@ -274,17 +275,26 @@ fn block(
         return blocked(Reason::NodeFull, record.full_since);
     }
     let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
-    let mut with_secrets = task.images().iter().filter(|image| !image.secrets.is_empty());
-    let needs_credentials = with_secrets.any(|image| running.progress.has_login(image.image.registry()));
-    if needs_credentials && (!may_seal || key.is_none()) {
-        return blocked(Reason::CredentialsUnreadable, created);
+    // A Secret and the policy are waited for without end, a node for its time.
+    let waits = |reason| Some(Block { reason, since: now });
+    if needs_credentials(running, task) {
+        match sealing {
+            Sealing::Allowed if key.is_some() => {}
+            Sealing::Allowed | Sealing::CloudCoreWrites => return blocked(Reason::CredentialsUnreadable, created),
+            Sealing::PolicyNotEnforced => return waits(Reason::NodePolicyNotEnforced),
+        }
     }
-    // A Secret is waited for without end, a node for its time.
-    let per_node = campaign.secret_scope == SecretScope::Node;
-    (per_node && lacks_secret(running, task)).then_some(Block {
-        reason: Reason::SecretMissing,
-        since: now,
-    })
+    if campaign.secret_scope == SecretScope::Node && lacks_secret(running, task) {
+        return waits(Reason::SecretMissing);
+    }
+    None
+}
+
+/// Whether a node can do its task only with credentials. Where the Secrets hold no login for a registry, it is asked
+/// without one.
+pub(super) fn needs_credentials(running: &Running, task: &NodeTask) -> bool {
+    let mut with_secrets = task.images().iter().filter(|image| !image.secrets.is_empty());
+    with_secrets.any(|image| running.progress.has_login(image.image.registry()))
 }
 
 fn lacks_secret(running: &Running, task: &NodeTask) -> bool {

@@ -13,8 +13,9 @@ use larder_planner::progress::{OrderResult, Step};
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::credentials::SealTarget;
+use super::credentials::{SealTarget, Sealing};
 use super::jobs::JobState;
+use super::node_views::needs_credentials;
 use super::nodes::NodeRecord;
 use super::{Engine, JobId, WatchKind};
 use crate::json::json_of;
@@ -230,6 +231,10 @@ impl Engine {
         let orders: Vec<(&str, &Order)> = orders
             .filter_map(|(job, order)| Some((self.jobs.get(*job)?.uid.as_str(), order)))
             .collect();
+        let withheld = match self.sealing_for(object) {
+            Sealing::PolicyNotEnforced => self.need_credentials(node, &orders),
+            Sealing::Allowed | Sealing::CloudCoreWrites => BTreeSet::new(),
+        };
         let mut owners: BTreeMap<&str, OwnerState<'_>> = BTreeMap::new();
         let entries = object.spec.images.values().flat_map(|image| &image.tags);
         for reference in entries.flat_map(|entry| &entry.owner_references) {
@@ -255,9 +260,22 @@ impl Engine {
             credentials: target.map(|target| self.credential_ids(node, object, target, &orders)),
             owners,
             orders,
+            withheld,
             progress_seconds: i32::try_from(progress_seconds).ok(),
             now,
         }
+    }
+
+    /// Those of the jobs with an order for a node that the node can serve only with credentials.
+    fn need_credentials<'a>(&self, node: &NodeKey, orders: &[(&'a str, &Order)]) -> BTreeSet<&'a str> {
+        let needs = |uid: &&str| {
+            let running = self.jobs.id_of_uid(uid).and_then(|job| self.jobs.running(job));
+            let task = running.and_then(|running| running.progress.campaign().tasks.of(node));
+            running
+                .zip(task)
+                .is_some_and(|(running, task)| needs_credentials(running, task))
+        };
+        orders.iter().map(|(uid, _)| *uid).filter(needs).collect()
     }
 
     /// What the owner of an entry is.

@@ -3,6 +3,7 @@
 mod events;
 mod fleet_limit;
 mod jobs;
+mod node_policy;
 mod nodes;
 mod secrets;
 
@@ -26,6 +27,7 @@ fn at(seconds: i64) -> Timestamp {
 fn serving() -> Limits {
     Limits {
         serve_jobs: true,
+        accept_unenforced_node_policy: true,
         ..Limits::default()
     }
 }

@@ -282,3 +282,43 @@ fn a_pre_pull_job_that_is_over_is_explained_by_its_status() {
     let found = prepull_nodes(&prepull(template, status), Objects::default(), now()).unwrap();
     assert_eq!((found[0].0.as_str(), found[0].1.sentence.as_str()), ("a", "A story."));
 }
+
+/// Whether the policy is enforced is known to the controller alone, and the job's status tells it.
+#[rstest]
+#[case::enforced(json!({}), "Waiting", None)]
+#[case::not_enforced(json!({"NodePolicyNotEnforced": 1}), "Blocked", Some(larder_model::Reason::NodePolicyNotEnforced))]
+fn a_job_that_waits_for_the_node_policy_says_so(
+    #[case] reasons: Value,
+    #[case] state: &str,
+    #[case] reason: Option<larder_model::Reason>,
+) {
+    let template = json!({"images": ["redis:7"], "nodeNames": ["a"], "imageSecrets": "team/pull"});
+    let mut objects = edge_objects(None);
+    let agent = objects.node_images[0].status.as_mut().unwrap().agent.as_mut().unwrap();
+    agent.public_key = Some("k".to_owned());
+    let status = json!({"phase": "InProgress", "reasons": reasons});
+    let found = prepull_nodes(&prepull(template, status), objects, now()).unwrap();
+    assert_eq!((found[0].1.state, found[0].1.reason), (state, reason), "{found:?}");
+}
+
+#[rstest]
+#[case::no_controller(json!({"images": ["redis:7"], "nodeNames": ["a"]}), Ok("No controller has looked at the job yet"))]
+#[case::refused(json!({"images": [{"name": "x"}], "nodeNames": ["a"]}), Err("images[0]: there is no repo"))]
+#[case::nobody_matches(json!({"images": ["redis:7"], "labelSelector": {"matchLabels": {"x": "y"}}}), Err("no nodes were matched"))]
+fn a_pre_pull_job_that_nobody_has_looked_at(#[case] template: Value, #[case] want: Result<&str, &str>) {
+    let found = prepull_nodes(&prepull(template, Value::Null), edge_objects(None), now());
+    match (found, want) {
+        (Ok(found), Ok(words)) => assert!(found[0].1.sentence.contains(words), "{found:?}"),
+        (Err(refused), Err(words)) => assert!(refused.to_string().contains(words), "{refused}"),
+        (found, want) => panic!("{found:?}, and not {want:?}"),
+    }
+}
+
+#[test]
+fn a_pre_pull_job_that_is_over_is_explained_by_its_status() {
+    let status =
+        json!({"phase": "Failure", "nodeStatus": [{"nodeName": "a", "phase": "Failure", "reason": "a story"}]});
+    let template = json!({"images": ["nginx:1"], "nodeNames": ["a"]});
+    let found = prepull_nodes(&prepull(template, status), Objects::default(), now()).unwrap();
+    assert_eq!((found[0].0.as_str(), found[0].1.sentence.as_str()), ("a", "A story."));
+}

@@ -74,6 +74,8 @@ impl Stage {
     pub(crate) fn add_controller(&mut self, change: impl FnOnce(&mut Settings)) {
         let mut settings = Settings::new(unique_name("controller"));
         settings.leader_elect = false;
+        // The API server of most of these tests has no policies; those of the node policy turn this off again.
+        settings.accept_unenforced_node_policy = true;
         change(&mut settings);
         let mut registry = Registry::default();
         let controller = Controller::new(self.client.clone(), settings, &Health::default(), &mut registry);

@@ -12,7 +12,9 @@ use larder_model::Reason;
 use crate::campaign::whole_seconds;
 use crate::conditions::Conditions;
 use crate::dialect::Refusal;
-use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence, too_many_failures_sentence};
+use crate::explain::{
+    FLEET_LIMIT, LOGINS_WITHHELD, no_logins_sentence, secrets_sentence, too_many_failures_sentence,
+};
 use crate::finish::{End, NO_NODE_GRACE};
 use crate::node_state::Bucket;
 use crate::progress::{Hold, Progress};
@@ -171,6 +173,9 @@ impl Progress {
             notes.push(FLEET_LIMIT.to_owned());
         }
         notes.extend(no_logins_sentence(&self.no_logins));
+        if totals.has(Reason::NodePolicyNotEnforced) {
+            notes.push(LOGINS_WITHHELD.to_owned());
+        }
         let reasons = totals.reasons();
         if !reasons.is_empty() {
             notes.push(format!("nodes that wait or failed: {reasons}"));
@@ -181,8 +186,7 @@ impl Progress {
     /// How it ended. Whoever was refused wants to know that no login was sent.
     fn final_message(&self, end: End, totals: &Totals) -> String {
         let said = sentence(end, totals);
-        let refused = totals.reasons.iter().any(|(reason, _)| *reason == Reason::AuthDenied);
-        match no_logins_sentence(&self.no_logins).filter(|_| refused) {
+        match no_logins_sentence(&self.no_logins).filter(|_| totals.has(Reason::AuthDenied)) {
             Some(no_logins) => format!("{said}; {no_logins}"),
             None => said,
         }
@@ -240,6 +244,10 @@ impl Totals {
             Some((_, count)) => *count += 1,
             None => self.reasons.push((reason, 1)),
         }
+    }
+
+    fn has(&self, reason: Reason) -> bool {
+        self.reasons.iter().any(|(known, _)| *known == reason)
     }
 
     /// `3 NotFound, 1 Dns`.

@@ -23,7 +23,9 @@ use super::verdict::{Verdict, verdict};
 use crate::campaign::whole_seconds;
 use crate::conditions::Conditions;
 use crate::dialect::Refusal;
-use crate::explain::{FLEET_LIMIT, no_logins_sentence, secrets_sentence, too_many_failures_sentence};
+use crate::explain::{
+    FLEET_LIMIT, LOGINS_WITHHELD, no_logins_sentence, secrets_sentence, too_many_failures_sentence,
+};
 use crate::finish::End;
 use crate::progress::{Hold, Progress};
 use crate::secret::UnusableSecrets;
@@ -215,6 +217,9 @@ impl View<'_> {
         }
         if progress.capped {
             notes.push(FLEET_LIMIT.to_owned());
+        }
+        if sums.reasons.contains_key(&Reason::NodePolicyNotEnforced) {
+            notes.push(LOGINS_WITHHELD.to_owned());
         }
         let unusable = [
             (&self.unusable.missing, "do not exist"),

@@ -262,6 +262,35 @@ async fn edge_nodes_have_resources_and_tolerations_of_their_own() {
     }
 }
 
+/// The controller tries the policy as the agents' account.
+#[rstest]
+#[case::usual(&[], "larder-agent", None)]
+#[case::renamed(&["agent.serviceAccount.name=hand"], "hand", Some("--agent-service-account=hand"))]
+#[case::with_another_prefix(&["fullnameOverride=cellar"], "cellar-agent", Some("--agent-service-account=cellar-agent"))]
+#[tokio::test]
+async fn the_controller_may_act_as_the_agents_account(
+    #[case] values: &[&str],
+    #[case] account: &str,
+    #[case] flag: Option<&str>,
+) {
+    let objects = with(values).await;
+    let role = objects.iter().find(|object| {
+        object["kind"] == "Role" && object["metadata"]["name"].as_str().unwrap().ends_with("-controller")
+    });
+    let rules = role.unwrap()["rules"].as_array().unwrap();
+    let rule = rules
+        .iter()
+        .find(|rule| rule["resources"] == json!(["serviceaccounts"]))
+        .unwrap();
+    assert_eq!(rule["resourceNames"], json!([account]));
+    assert_eq!(rule["verbs"], json!(["impersonate"]));
+    let controller = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let found = arguments_of(controller)
+        .into_iter()
+        .find(|flag| flag.starts_with("--agent-service-account"));
+    assert_eq!(found, flag);
+}
+
 #[tokio::test]
 async fn alerts_and_dashboard_are_those_of_deploy_monitoring() {
     let folder = crate::chart::folder().join("../monitoring");

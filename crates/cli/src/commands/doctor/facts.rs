@@ -92,6 +92,8 @@ pub(super) struct Pod {
     pub(super) gate_off: bool,
     /// `--pause`.
     pub(super) paused: bool,
+    /// `--accept-unenforced-node-policy`.
+    pub(super) accepts_no_policy: bool,
 }
 
 #[derive(Clone, Debug, Default)]

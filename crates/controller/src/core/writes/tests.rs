@@ -18,7 +18,7 @@ fn bug() -> Result<http::Response<Body>, Infallible> {
 
 #[tokio::test]
 async fn a_call_that_panics_finishes_and_gives_its_room_back() {
-    let mut writes = Writes::new(broken(), Metrics::default());
+    let mut writes = Writes::new(broken(), "agent".to_owned(), Metrics::default());
     for number in 0..2 * CallClass::Node.max_in_flight() {
         assert!(writes.has_room(CallClass::Node), "call {number}");
         let node = NodeKey::from(format!("node-{number}"));

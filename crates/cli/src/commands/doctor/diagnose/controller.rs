@@ -85,6 +85,11 @@ pub(super) fn gate_is_off(facts: &Facts) -> bool {
     pods(&facts.system).any(|pod| pod.gate_off)
 }
 
+/// Whether the controller was told to send logins although the node policy is not enforced.
+pub(super) fn accepts_no_policy(facts: &Facts) -> bool {
+    pods(&facts.system).any(|pod| pod.accepts_no_policy)
+}
+
 /// The version that the controller runs, if all its pods run one.
 pub(super) fn version(facts: &Facts) -> Option<&str> {
     let mut versions: Vec<&str> = pods(&facts.system).filter_map(|pod| pod.version.as_deref()).collect();

@@ -114,16 +114,10 @@ pub(super) fn rivals(facts: &Facts) -> Area {
 
 pub(super) fn policy(facts: &Facts) -> Area {
     let mut findings = Vec::new();
-    let forged = "any agent's token can write the status of any node, and have passwords sealed for a key of its own";
-    let apply = "Apply it: helm upgrade with policy=auto, or kubectl apply -f deploy/rbac/30-agent-own-node.yaml";
     if facts.server.minor.is_some_and(|minor| minor < NODE_CLAIM) {
-        findings.push(Finding::note(
-            format!(
-                "Below Kubernetes 1.{NODE_CLAIM} a token does not name its node, so that the policy larder-agent-own-node \
-                 cannot be: {forged}."
-            ),
-            format!("Upgrade to 1.{NODE_CLAIM}, or use no pull secrets on nodes that you do not trust."),
-        ));
+        let wrong = format!("cannot be enforced below Kubernetes 1.{NODE_CLAIM}, where tokens do not name their node");
+        let upgrade = format!("Upgrade to 1.{NODE_CLAIM} or newer");
+        findings.push(unenforced(facts, &wrong, &upgrade));
     } else {
         unseen("The policy larder-agent-own-node", &facts.policy, &mut findings);
         if let Ok(policy) = &facts.policy {
@@ -136,10 +130,9 @@ pub(super) fn policy(facts: &Facts) -> Area {
                 }
                 (true, Binding::Denies, Probe::Refused | Probe::NotTried) => None,
             };
-            if let Some(wrong) = wrong {
-                let says = format!("The policy larder-agent-own-node {wrong}; {forged}.");
-                findings.push(Finding::problem(says, apply));
-            }
+            let apply =
+                "Apply it: helm upgrade with policy=auto, or kubectl apply -f deploy/rbac/30-agent-own-node.yaml";
+            findings.extend(wrong.map(|wrong| unenforced(facts, wrong, apply)));
         }
     }
     let tried = matches!(&facts.policy, Ok(policy) if policy.probe == Probe::Refused);
@@ -152,6 +145,27 @@ pub(super) fn policy(facts: &Facts) -> Area {
         },
         findings,
     }
+}
+
+/// A policy that is not enforced: a problem, unless the controller was told to accept it.
+fn unenforced(facts: &Facts, wrong: &str, mend: &str) -> Finding {
+    let policy = "The policy larder-agent-own-node";
+    if super::controller::accepts_no_policy(facts) {
+        return Finding::note(
+            format!(
+                "{policy} {wrong}, and the controller was told to accept that: any agent's token can write the status of any \
+                 node, and have passwords sealed for a key of its own."
+            ),
+            format!("{mend}. Then take the flag away: helm upgrade with controller.acceptUnenforcedNodePolicy=false."),
+        );
+    }
+    Finding::problem(
+        format!("{policy} {wrong}; the controller sends no login to any node, and jobs with pull secrets wait."),
+        format!(
+            "{mend}. If you trust every node with the logins of all others, accept it: helm upgrade with \
+             controller.acceptUnenforcedNodePolicy=true."
+        ),
+    )
 }
 
 pub(super) fn rights(facts: &Facts) -> Area {

@@ -231,23 +231,27 @@ fn agent(facts: &mut Facts, change: impl Fn(&mut Agent)) {
 )]
 #[case::before_node_claims(
     |facts: &mut Facts| { facts.server.minor = Some(29); facts.policy = Err("there is no such kind".into()); },
-    "policy", Level::Note, "Below Kubernetes 1.30 a token does not name its node, so that the policy larder-agent-own-node cannot be: any agent's token can write the status of any node, and have passwords sealed for a key of its own."
+    "policy", Level::Problem, "The policy larder-agent-own-node cannot be enforced below Kubernetes 1.30, where tokens do not name their node; the controller sends no login to any node, and jobs with pull secrets wait."
 )]
 #[case::no_policy(
     |facts: &mut Facts| facts.policy.as_mut().unwrap().installed = false,
-    "policy", Level::Problem, "The policy larder-agent-own-node is not installed; any agent's token can write the status of any node, and have passwords sealed for a key of its own."
+    "policy", Level::Problem, "The policy larder-agent-own-node is not installed; the controller sends no login to any node, and jobs with pull secrets wait."
 )]
 #[case::no_binding(
     |facts: &mut Facts| facts.policy.as_mut().unwrap().bound = Binding::Missing,
-    "policy", Level::Problem, "The policy larder-agent-own-node has no binding, and is not enforced; any agent's token can write the status of any node, and have passwords sealed for a key of its own."
+    "policy", Level::Problem, "The policy larder-agent-own-node has no binding, and is not enforced; the controller sends no login to any node, and jobs with pull secrets wait."
 )]
 #[case::toothless(
     |facts: &mut Facts| facts.policy.as_mut().unwrap().bound = Binding::Toothless,
-    "policy", Level::Problem, "The policy larder-agent-own-node has a binding that does not deny, and is not enforced; any agent's token can write the status of any node, and have passwords sealed for a key of its own."
+    "policy", Level::Problem, "The policy larder-agent-own-node has a binding that does not deny, and is not enforced; the controller sends no login to any node, and jobs with pull secrets wait."
 )]
 #[case::let_through(
     |facts: &mut Facts| facts.policy.as_mut().unwrap().probe = Probe::Accepted,
-    "policy", Level::Problem, "The policy larder-agent-own-node is not enforced: the API server lets an agent's token without a node write a status; any agent's token can write the status of any node, and have passwords sealed for a key of its own."
+    "policy", Level::Problem, "The policy larder-agent-own-node is not enforced: the API server lets an agent's token without a node write a status; the controller sends no login to any node, and jobs with pull secrets wait."
+)]
+#[case::no_policy_and_accepted(
+    |facts: &mut Facts| { facts.policy.as_mut().unwrap().installed = false; facts.system.controllers.as_mut().unwrap()[0].accepts_no_policy = true; },
+    "policy", Level::Note, "The policy larder-agent-own-node is not installed, and the controller was told to accept that: any agent's token can write the status of any node, and have passwords sealed for a key of its own."
 )]
 #[case::controller_rights(
     |facts: &mut Facts| facts.rights.controller = Ok(vec!["list nodes".into(), "get secrets".into()]),

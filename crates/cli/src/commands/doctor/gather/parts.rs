@@ -89,7 +89,7 @@ fn pod(object: &PodObject) -> Pod {
     let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
     let flags = container.map(flags).unwrap_or_default();
     let gates: Vec<String> = values_of(&flags, "feature-gates");
-    let paused = values_of(&flags, "pause");
+    let is_set = |name| values_of(&flags, name).last().is_some_and(|value| value != "false");
     Pod {
         name: object.name_any(),
         node: spec.and_then(|spec| spec.node_name.clone()),
@@ -97,7 +97,8 @@ fn pod(object: &PodObject) -> Pod {
         trouble: if ready { None } else { trouble(object) },
         version: container.and_then(|container| tag(container.image.as_deref()?)),
         gate_off: FeatureGates::read(&gates).is_ok_and(|(gates, _)| !gates.image_pull_jobs),
-        paused: paused.last().is_some_and(|value| value != "false"),
+        paused: is_set("pause"),
+        accepts_no_policy: is_set("accept-unenforced-node-policy"),
     }
 }
 

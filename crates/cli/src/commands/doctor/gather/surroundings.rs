@@ -1,23 +1,21 @@
 //! The CRDs, other software that serves the same kinds, and the policy.
 
 use futures::future::join_all;
-use http::HeaderValue;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, RuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::core::Request;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
 use larder_access::POLICY;
-use larder_api::NodeImage;
 use larder_api::names::{KRUISE_DAEMON, KRUISE_GROUP, KUBEEDGE_GROUP};
 use larder_controller::crd_check::shortcoming;
-use serde_json::json;
+use larder_controller::policy_probe::{self, try_policy};
+use tokio::time::timeout;
 
-use super::see;
+use super::{REQUEST, see};
 use crate::commands::doctor::facts::{Accounts, Binding, Crd, FoundCrd, Policy, Probe, Rivals, Seen};
 
 /// Which Helm release an object belongs to.
@@ -152,26 +150,14 @@ pub(super) async fn policy(client: &Client, node: Option<&str>, namespace: &str,
     })
 }
 
-/// Offers a status that changes nothing, as a dry run: the policy judges it as it judges any other. As the agents' account
-/// without a node, because an administrator passes the policy.
+/// Tries it as the agents' account, because an administrator passes the policy.
 async fn probe(client: &Client, node: &str, namespace: &str, accounts: &Accounts) -> Probe {
-    let collection = NodeImage::url_path(&(), None);
-    let parameters = PatchParams {
-        dry_run: true,
-        ..PatchParams::default()
-    };
-    let patch = Patch::Merge(json!({ "status": {} }));
-    let request = Request::new(collection).patch_subresource("status", node, &parameters, &patch);
     let agent = format!("system:serviceaccount:{namespace}:{}", accounts.agent);
-    let (Ok(mut request), Ok(agent)) = (request, HeaderValue::from_str(&agent)) else {
-        return Probe::NotTried;
-    };
-    request.headers_mut().insert("impersonate-user", agent);
-    match client.request::<NodeImage>(request).await {
-        Ok(_) => Probe::Accepted,
-        Err(kube::Error::Api(status)) if status.message.contains(POLICY) => Probe::Refused,
+    match timeout(REQUEST, try_policy(client, node, &agent)).await {
+        Ok((policy_probe::Probe::Accepted, _)) => Probe::Accepted,
+        Ok((policy_probe::Probe::Refused, _)) => Probe::Refused,
         // The current user may not impersonate the account, or the account may write no status.
-        Err(_) => Probe::NotTried,
+        Ok((policy_probe::Probe::Inconclusive | policy_probe::Probe::NoAnswer, _)) | Err(_) => Probe::NotTried,
     }
 }
 

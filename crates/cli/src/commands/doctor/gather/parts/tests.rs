@@ -30,6 +30,15 @@ fn what_a_controller_was_told(
 }
 
 #[rstest]
+#[case::usual(&["--leader-elect=true"], false)]
+#[case::accepted(&["--accept-unenforced-node-policy=true"], true)]
+#[case::turned_off(&["--accept-unenforced-node-policy=false"], false)]
+fn whether_a_controller_was_told_to_accept_a_missing_policy(#[case] args: &[&str], #[case] accepts: bool) {
+    let pod = seen(&container(args, &json!([])), &json!({}));
+    assert_eq!(pod.accepts_no_policy, accepts);
+}
+
+#[rstest]
 #[case::image(
     json!({"containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}}]}),
     "ImagePullBackOff: Back-off pulling image"
