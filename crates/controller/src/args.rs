@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
+use larder_planner::SecretRef;
+use larder_planner::secret::SecretNamespaces;
 use larder_telemetry::logs::LogFormat;
 use thiserror::Error;
 
@@ -65,6 +67,16 @@ pub struct Args {
           default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub accept_unenforced_node_policy: bool,
 
+    /// Namespaces whose Secrets ImagePrePullJobs may use, separated by commas. These jobs name Secrets of any namespace, and
+    /// whoever may create one has the logins used (default: all namespaces)
+    #[arg(
+        long,
+        env = "LARDER_IMAGE_PRE_PULL_SECRET_NAMESPACES",
+        value_name = "NAMESPACES",
+        value_delimiter = ','
+    )]
+    pub image_pre_pull_secret_namespaces: Vec<String>,
+
     /// ServiceAccount of the agents, in --namespace. The controller impersonates it to check that the policy is enforced
     #[arg(long, env = "LARDER_AGENT_SERVICE_ACCOUNT", default_value = larder_access::AGENT, value_name = "NAME")]
     pub agent_service_account: String,
@@ -87,6 +99,9 @@ pub enum ArgsError {
     /// An empty name would be the namespace of nothing.
     #[error("--namespace is empty; leave it out for {}", larder_api::names::LARDER_NAMESPACE)]
     EmptyNamespace,
+    /// Not the name of a namespace.
+    #[error("--image-pre-pull-secret-namespaces: {0:?} is not the name of a namespace")]
+    SecretNamespace(String),
 }
 
 impl Args {
@@ -104,10 +119,22 @@ impl Args {
             max_active_pulls: NonZeroUsize::new(self.max_active_pulls),
             accept_cloudcore: self.accept_cloudcore,
             accept_unenforced_node_policy: self.accept_unenforced_node_policy,
+            pre_pull_secret_namespaces: self.pre_pull_secret_namespaces()?,
             agent_account: self.agent_service_account.clone(),
             pause: self.pause,
         };
         Ok((settings, unknown))
+    }
+
+    fn pre_pull_secret_namespaces(&self) -> Result<SecretNamespaces, ArgsError> {
+        let namespaces = &self.image_pre_pull_secret_namespaces;
+        if namespaces.is_empty() {
+            return Ok(SecretNamespaces::All);
+        }
+        match namespaces.iter().find(|name| SecretRef::of(name, "any").is_err()) {
+            Some(wrong) => Err(ArgsError::SecretNamespace(wrong.clone())),
+            None => Ok(SecretNamespaces::Only(namespaces.iter().cloned().collect())),
+        }
     }
 }
 
@@ -159,6 +186,21 @@ mod tests {
         assert!(!settings.gates.image_pull_jobs);
         assert_eq!(unknown, ["KruiseDaemon"]);
         assert_eq!(super::tests::settings(&["--max-active-pulls=0"]).max_active_pulls, None);
+    }
+
+    #[test]
+    fn the_secrets_of_pre_pull_jobs_can_be_confined() {
+        let confined = settings(&["--image-pre-pull-secret-namespaces=shops,edge-1"]);
+        let only = ["shops", "edge-1"].map(str::to_owned);
+        assert_eq!(confined.pre_pull_secret_namespaces, SecretNamespaces::Only(only.into()));
+        for wrong in ["shops,", "Shops", "shops/login", ""] {
+            let flag = format!("--image-pre-pull-secret-namespaces={wrong}");
+            let error = parse(&[&flag]).settings("me".into()).unwrap_err();
+            assert!(
+                error.to_string().contains("is not the name of a namespace"),
+                "{wrong}: {error}"
+            );
+        }
     }
 
     #[test]

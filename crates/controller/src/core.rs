@@ -64,6 +64,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         serve_jobs: settings.gates.image_pull_jobs,
         accept_cloudcore: settings.accept_cloudcore,
         accept_unenforced_node_policy: settings.accept_unenforced_node_policy,
+        cluster_job_secrets: settings.pre_pull_secret_namespaces.clone(),
     };
     let watched = (!settings.accept_unenforced_node_policy).then(|| client.clone());
     let (sender, events) = mpsc::channel(WATCH_EVENTS);

@@ -53,6 +53,7 @@ use std::num::NonZeroUsize;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 use larder_planner::node_policy::PolicyCheck;
+use larder_planner::secret::SecretNamespaces;
 
 pub use self::events::{EventRecorder, NewEvent};
 use self::fleet_limit::FleetLimit;
@@ -92,6 +93,8 @@ pub struct Limits {
     pub accept_cloudcore: bool,
     /// Seal credentials although the node policy may not be enforced.
     pub accept_unenforced_node_policy: bool,
+    /// Secrets that jobs without a namespace may use.
+    pub cluster_job_secrets: SecretNamespaces,
 }
 
 /// Everything the controller knows.

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use larder_access::AGENT;
 use larder_api::names::LARDER_NAMESPACE;
+use larder_planner::secret::SecretNamespaces;
 
 use crate::feature_gates::FeatureGates;
 
@@ -27,6 +28,8 @@ pub struct Settings {
     /// Send logins to nodes although the node policy is not enforced: any agent can then have those of other nodes sealed for
     /// a key of its own.
     pub accept_unenforced_node_policy: bool,
+    /// The namespaces whose Secrets ImagePrePullJobs may use.
+    pub pre_pull_secret_namespaces: SecretNamespaces,
     /// The ServiceAccount of the agents, in the same namespace: the node policy is tried in its name.
     pub agent_account: String,
 }
@@ -43,6 +46,7 @@ impl Settings {
             pause: false,
             accept_cloudcore: false,
             accept_unenforced_node_policy: false,
+            pre_pull_secret_namespaces: SecretNamespaces::All,
             agent_account: AGENT.to_owned(),
         }
     }

@@ -14,10 +14,30 @@ pub struct SecretRef {
     pub name: String,
 }
 
+/// Which Secrets a job may use that has no namespace of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SecretNamespaces {
+    /// Those of every namespace.
+    #[default]
+    All,
+    /// Those of these namespaces.
+    Only(BTreeSet<String>),
+}
+
+impl SecretNamespaces {
+    /// Whether a Secret may be used.
+    pub fn allow(&self, secret: &SecretRef) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(namespaces) => namespaces.contains(&secret.namespace),
+        }
+    }
+}
+
 /// The Secrets of a job that cannot be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnusableSecrets {
-    /// These do not exist.
+    /// These do not exist, or may not be used.
     pub missing: BTreeSet<SecretRef>,
     /// These hold no docker configuration.
     pub unreadable: BTreeSet<SecretRef>,
@@ -32,6 +52,11 @@ impl UnusableSecrets {
     /// Whether a Secret cannot be used.
     pub fn contains(&self, secret: &SecretRef) -> bool {
         self.missing.contains(secret) || self.unreadable.contains(secret)
+    }
+
+    /// All of them, whatever the cause.
+    pub fn all(&self) -> BTreeSet<&SecretRef> {
+        self.missing.union(&self.unreadable).collect()
     }
 
     /// Of these, the ones that are in `needed`.
@@ -102,6 +127,15 @@ mod tests {
     #[case::dots("team-a/registry.example.com")]
     fn reads(#[case] text: &str) {
         assert_eq!(SecretRef::parse(text).unwrap().to_string(), text);
+    }
+
+    #[rstest]
+    #[case::all(SecretNamespaces::All, true)]
+    #[case::this_one(SecretNamespaces::Only(["shops".to_owned(), "edge".to_owned()].into()), true)]
+    #[case::another(SecretNamespaces::Only(["shop".to_owned()].into()), false)]
+    #[case::none(SecretNamespaces::Only(BTreeSet::new()), false)]
+    fn a_namespace_allows(#[case] namespaces: SecretNamespaces, #[case] allowed: bool) {
+        assert_eq!(namespaces.allow(&SecretRef::parse("shops/login").unwrap()), allowed);
     }
 
     #[rstest]

@@ -78,7 +78,7 @@ async fn one_secret_with_several_registries_and_one_per_image() {
     cluster.prepull("unread", template).await;
     let jobs = [
         ("per-image", "default/for-one", &late),
-        ("unread", "hold no docker configuration: default/broken", &unread),
+        ("unread", "closed to ImagePrePullJobs: default/broken", &unread),
     ];
     for (job, says, image) in jobs {
         let named = |status: &ImagePrePullJobStatus| {

@@ -133,7 +133,10 @@ impl Engine {
         let mut sets = Vec::new();
         for uid in owners {
             let job = self.jobs.id_of_uid(uid);
-            let secrets = job.map(|job| self.secrets_for(job, node, image)).unwrap_or_default();
+            let secrets = job
+                .map(|job| self.secrets_for(job, node, image))
+                .transpose()?
+                .unwrap_or_default();
             sets.extend(self.login_set(&secrets, image, uid.clone())?);
         }
         Ok(sets)
@@ -206,10 +209,8 @@ impl Engine {
         let campaign = running.progress.campaign();
         let is_newer = |image: &ImageRef| {
             let secrets = self.secrets_for(job, node, image);
-            let set = self
-                .login_set(&secrets, image, campaign.uid().to_owned())
-                .ok()
-                .flatten();
+            let set = secrets.and_then(|secrets| self.login_set(&secrets, image, campaign.uid().to_owned()));
+            let set = set.ok().flatten();
             let entry = object.entry(image.name(), &image.tag_text());
             set.zip(entry)
                 .is_some_and(|(set, entry)| !entry.credentials.contains(&target.id(image, &set)))
@@ -218,11 +219,16 @@ impl Engine {
         task.is_some_and(|task| task.references().into_iter().any(is_newer))
     }
 
-    /// The Secrets that a job's image may be pulled with on a node.
-    fn secrets_for(&self, job: JobId, node: &NodeKey, image: &ImageRef) -> Vec<SecretRef> {
+    /// The Secrets that a job's image may be pulled with on a node. Those that the job may not use are as good as unknown.
+    fn secrets_for(&self, job: JobId, node: &NodeKey, image: &ImageRef) -> Result<Vec<SecretRef>, NotKnown> {
         let running = self.jobs.running(job);
         let task = running.and_then(|running| running.progress.campaign().tasks.of(node));
-        task.map(|task| task.secrets_for(image)).unwrap_or_default()
+        let secrets = task.map(|task| task.secrets_for(image)).unwrap_or_default();
+        if secrets.iter().all(|secret| self.may_use(job, secret)) {
+            Ok(secrets)
+        } else {
+            Err(NotKnown)
+        }
     }
 
     /// Secrets that hand-written entries of a node name.

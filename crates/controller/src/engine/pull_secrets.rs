@@ -54,6 +54,15 @@ impl Engine {
             .unwrap_or_default()
     }
 
+    /// Whether a job may use a Secret. One that has a namespace names only Secrets of that namespace.
+    pub(super) fn may_use(&self, job: JobId, secret: &SecretRef) -> bool {
+        let has_namespace = self
+            .jobs
+            .get(job)
+            .is_some_and(|record| !record.key.namespace.is_empty());
+        has_namespace || self.limits.cluster_job_secrets.allow(secret)
+    }
+
     fn jobs_that_use(&self, secret: &SecretRef) -> Vec<JobId> {
         let uses = |job: &JobId| {
             let running = self.jobs.running(*job);
@@ -65,7 +74,10 @@ impl Engine {
     /// Has a job's Secrets read where that is due, takes in which of them cannot be used, and says why the job hands out
     /// nothing, and when to ask again.
     pub(super) fn check_secrets(&mut self, job: JobId, now: Timestamp) -> (Option<Hold>, Option<Timestamp>) {
-        let secrets = self.secrets_of(job);
+        let (secrets, closed): (Vec<SecretRef>, Vec<SecretRef>) = self
+            .secrets_of(job)
+            .into_iter()
+            .partition(|secret| self.may_use(job, secret));
         let recheck = self.recheck_denied(job, &secrets, now);
         let Some(running) = self.jobs.running(job) else {
             return (None, None);
@@ -73,7 +85,8 @@ impl Engine {
         let scope = running.progress.campaign().secret_scope;
         let hands_out =
             running.progress.wants_allowance() || (scope == SecretScope::Node && running.progress.is_held());
-        let survey = self.survey(&secrets, hands_out, now);
+        let mut survey = self.survey(&secrets, hands_out, now);
+        survey.unusable.missing.extend(closed);
         let incomplete = !survey.unusable.is_empty() || !survey.forbidden.is_empty() || survey.reading;
         let look_again = incomplete.then(|| now.checked_add(LOOK_FOR_MISSING).ok()).flatten();
         let hold = self.hold(scope, &survey);
@@ -190,8 +203,12 @@ impl Engine {
             let images = task.references().into_iter();
             uses.extend(images.map(|image| (image, task.secrets_for(image))));
         }
-        let useless =
-            |(image, secrets): &(&ImageRef, Vec<SecretRef>)| !secrets.is_empty() && self.holds_no_login(image, secrets);
+        // A Secret that the job may not use may be known all the same, because another job uses it.
+        let useless = |(image, secrets): &(&ImageRef, Vec<SecretRef>)| {
+            !secrets.is_empty()
+                && secrets.iter().all(|secret| self.may_use(job, secret))
+                && self.holds_no_login(image, secrets)
+        };
         let missing = uses.into_iter().filter(useless).map(|(image, secrets)| NoLogin {
             registry: image.registry().to_owned(),
             secrets: secrets.iter().map(ToString::to_string).collect(),

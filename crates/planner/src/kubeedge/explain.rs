@@ -1,7 +1,5 @@
 //! Why a node of a job did not move: one sentence for every node, also for those that the job did not choose.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, NodeTaskStatus};
 use larder_model::Reason;
@@ -12,7 +10,7 @@ use super::nodes::{Chosen, NodeRule, Unfit, unfit};
 use super::overriders::NO_VALID_IMAGE;
 use super::texts::{Event, NOT_EDGE, NOT_READY, NodePhase, PULLS_FAILED, TIMED_OUT, TURN_NEVER_CAME, no_such_node};
 use crate::dialect::NodeFacts;
-use crate::explain::{Explanation, secrets_sentence};
+use crate::explain::Explanation;
 use crate::progress::Progress;
 use crate::secret::{SecretRef, UnusableSecrets};
 
@@ -43,9 +41,7 @@ pub fn explain(
         "Succeeded" => "Every image is there.".clone_into(&mut said.sentence),
         // The general advice speaks of the job's namespace, and this kind has none.
         "Blocked" if said.reason == Some(Reason::SecretMissing) && !lacking.is_empty() => {
-            let names = |secrets: &BTreeSet<SecretRef>| secrets.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let sentence = secrets_sentence(&names(&lacking.missing), &names(&lacking.unreadable), &[]);
-            said.sentence = format!("Waits: {sentence}.");
+            said.sentence = format!("Waits: {}.", unusable_secrets(lacking.all()));
         }
         "Waiting" if lost => {
             "Is not served: more nodes failed than failureTolerate allows.".clone_into(&mut said.sentence);
@@ -53,6 +49,17 @@ pub fn explain(
         _ => {}
     }
     said
+}
+
+/// What is said of Secrets that cannot be used, with one sentence for every cause: a job may name Secrets of all namespaces, and
+/// its author shall not learn from it which of them exist.
+pub(super) fn unusable_secrets<'a>(secrets: impl IntoIterator<Item = &'a SecretRef>) -> String {
+    let names: Vec<String> = secrets.into_iter().map(ToString::to_string).collect();
+    format!(
+        "pull secrets cannot be used, because they do not exist, hold no docker configuration, or are in a namespace that is \
+         closed to ImagePrePullJobs: {}",
+        names.join(", ")
+    )
 }
 
 /// Says about any other node why it is none of the job's; `known` is the node as Kubernetes has it now.
@@ -176,7 +183,8 @@ mod tests {
         assert_eq!(state, "Blocked");
         assert_eq!(
             sentence,
-            "Waits: the pull secret shops/login does not exist; nothing is pulled until that is mended."
+            "Waits: pull secrets cannot be used, because they do not exist, hold no docker configuration, or are in a \
+             namespace that is closed to ImagePrePullJobs: shops/login."
         );
     }
 

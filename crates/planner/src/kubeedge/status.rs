@@ -15,6 +15,7 @@ use larder_model::Reason;
 
 use super::campaign::PrePull;
 use super::dialect::PrePullRun;
+use super::explain::unusable_secrets;
 use super::nodes::{Choice, Chosen};
 use super::reports::Reports;
 use super::texts::{Event, JobPhase, NodePhase, State};
@@ -153,16 +154,8 @@ impl View<'_> {
 
     /// The Secrets that a node waited for in vain, by name: they stand in any namespace.
     fn lacking(self, task: &NodeTask) -> Option<String> {
-        let names: Vec<String> = task
-            .secrets()
-            .into_iter()
-            .filter(|secret| self.unusable.contains(secret))
-            .map(ToString::to_string)
-            .collect();
-        (!names.is_empty()).then(|| {
-            let names = names.join(", ");
-            format!("these pull secrets did not exist in time, or held no docker configuration: {names}")
-        })
+        let lacking = self.unusable.among(&task.secrets());
+        (!lacking.is_empty()).then(|| format!("the node could not begin in time: {}", unusable_secrets(lacking.all())))
     }
 
     fn condition_reason(self) -> &'static str {
@@ -221,14 +214,8 @@ impl View<'_> {
         if sums.reasons.contains_key(&Reason::NodePolicyNotEnforced) {
             notes.push(LOGINS_WITHHELD.to_owned());
         }
-        let unusable = [
-            (&self.unusable.missing, "do not exist"),
-            (&self.unusable.unreadable, "hold no docker configuration"),
-        ];
-        for (secrets, problem) in unusable.into_iter().filter(|(secrets, _)| !secrets.is_empty()) {
-            let names: Vec<String> = secrets.iter().map(ToString::to_string).collect();
-            let names = names.join(", ");
-            notes.push(format!("nodes wait for pull secrets that {problem}: {names}"));
+        if !self.unusable.is_empty() {
+            notes.push(format!("nodes wait: {}", unusable_secrets(self.unusable.all())));
         }
         notes
     }

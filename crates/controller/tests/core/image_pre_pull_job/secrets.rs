@@ -5,6 +5,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use larder_api::NodeImage;
 use larder_api::names::EDGE_NODE_LABEL;
 use larder_model::{ImageRef, NodeName, Reason};
+use larder_planner::secret::SecretNamespaces;
 use larder_seal::{Binding, KeyPair, Sealed, open};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -132,7 +133,7 @@ async fn a_missing_secret_stops_only_the_nodes_that_need_it() {
         })
         .await;
     assert_eq!(phases(&status), [("a", "Pending"), ("b", "Successful")]);
-    let wanted = format!("nodes wait for pull secrets that do not exist: {namespace}/hangzhou");
+    let wanted = unusable(&format!("{namespace}/hangzhou"));
     assert!(message(&status).ends_with(&wanted), "{}", message(&status));
     assert_eq!(status.progress.reasons, [("SecretMissing".to_owned(), 1)].into());
     assert_eq!(fleet.pulls("a"), 0, "never anonymously instead");
@@ -152,7 +153,7 @@ async fn a_secret_without_docker_configuration_is_named() {
     stage
         .prepull("job", json!({"nodeNames": ["a"], "imageSecrets": secret}))
         .await;
-    let wanted = format!("nodes wait for pull secrets that hold no docker configuration: {secret}");
+    let wanted = unusable(&secret);
     stage
         .prepull_becomes("job", "told", |status| message(status).ends_with(&wanted))
         .await;
@@ -198,6 +199,61 @@ async fn a_rotated_secret_is_picked_up_after_a_refusal() {
     );
     let object = stage.node_images().get("a").await.unwrap();
     assert_eq!(passwords(&object, &pair, &uid, "one.example/app:1"), ["new"]);
+}
+
+/// The same sentence for a Secret that is missing, of another type, or not for this kind.
+fn unusable(secret: &str) -> String {
+    format!(
+        "nodes wait: pull secrets cannot be used, because they do not exist, hold no docker configuration, or are in a namespace \
+         that is closed to ImagePrePullJobs: {secret}"
+    )
+}
+
+#[tokio::test]
+async fn a_job_uses_secrets_of_open_namespaces_alone() {
+    let mut stage = Stage::without_controller().await;
+    let open = ["open".to_owned(), stage.namespace.clone()];
+    let (_folder, pair) = key();
+    let fleet = Fleet::new(&stage.client);
+    fleet.publish_key(&pair.public().to_string());
+    edge(&fleet, "node", Agent::Hangs, "east").await;
+    create(&stage, "pull", docker("one.example", "s3cret")).await;
+    let secret = format!("{}/pull", stage.namespace);
+    let template = json!({"images": ["one.example/app:1"], "nodeNames": ["node"], "imageSecrets": secret});
+    let job = stage.prepull("private", template).await;
+    let uid = job.metadata.uid.unwrap();
+
+    // Closed: as if the Secret did not exist, although a job of its own namespace has it read.
+    stage.start_controller(|settings| {
+        settings.pre_pull_secret_namespaces = SecretNamespaces::Only(["open".to_owned()].into());
+    });
+    let own = json!({"image": "one.example/own:1", "pullSecrets": ["pull"], "selector": {"names": ["node"]}});
+    let own = stage.submit("own", own).await.metadata.uid.unwrap();
+    stage
+        .node_becomes("node", "given the login of the other job", |object| {
+            passwords(object, &pair, &own, "one.example/own:1") == ["s3cret"]
+        })
+        .await;
+    let status = stage
+        .prepull_becomes("private", "told", |status| {
+            let waits = status.progress.reasons == [("SecretMissing".to_owned(), 1)].into();
+            waits && message(status).ends_with(&unusable(&secret))
+        })
+        .await;
+    assert_eq!(phases(&status), [("node", "Pending")]);
+    let object = stage.node_images().get("node").await.unwrap();
+    assert!(passwords(&object, &pair, &uid, "one.example/app:1").is_empty());
+    stage.stop_controller().await;
+
+    // Open.
+    stage.start_controller(|settings| {
+        settings.pre_pull_secret_namespaces = SecretNamespaces::Only(open.into());
+    });
+    stage
+        .node_becomes("node", "given the login", |object| {
+            passwords(object, &pair, &uid, "one.example/app:1") == ["s3cret"]
+        })
+        .await;
 }
 
 /// Where CloudCore may write for every edge node, a published key may be anybody's.

@@ -137,7 +137,7 @@ fn a_region_whose_secret_is_missing_does_not_hold_up_the_others() {
     assert_eq!(conditions(&status), [("Progressing", "Pulling")]);
     let message = &status.progress.conditions[0].message;
     assert!(
-        message.ends_with("nodes wait for pull secrets that do not exist: default/east"),
+        message.contains("nodes wait: pull secrets cannot be used") && message.ends_with(": default/east"),
         "{message}"
     );
     assert_eq!(status.progress.reasons, [("SecretMissing".to_owned(), 1)].into());
@@ -146,6 +146,25 @@ fn a_region_whose_secret_is_missing_does_not_hold_up_the_others() {
     assert_eq!(conditions(&fleet.status(3_600)), [("Progressing", "SecretMissing")]);
     fleet.unusable.missing.remove(&east);
     assert_eq!(fleet.step(3_601), ["e"], "it goes on when the Secret appears");
+}
+
+/// Otherwise the author of a job could find out which Secrets exist in namespaces that are not theirs.
+#[test]
+fn a_missing_secret_and_one_of_another_type_look_the_same() {
+    let status_with = |put: fn(&mut Fleet, crate::secret::SecretRef)| {
+        let template = json!({"imageSecrets": "team/login", "activeDeadlineSeconds": 60});
+        let mut fleet = fleet(&template, &["a"]);
+        put(&mut fleet, crate::secret::SecretRef::parse("team/login").unwrap());
+        fleet.step(0);
+        (fleet.status(1), fleet.status(60))
+    };
+    let missing = status_with(|fleet, secret| {
+        fleet.unusable.missing.insert(secret);
+    });
+    let of_another_type = status_with(|fleet, secret| {
+        fleet.unusable.unreadable.insert(secret);
+    });
+    assert_eq!(missing, of_another_type);
 }
 
 #[test]
