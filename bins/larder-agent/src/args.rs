@@ -88,6 +88,11 @@ pub(crate) struct Args {
     #[arg(long, env = "LARDER_IMAGE_CREDENTIAL_PROVIDER_BIN_DIR", value_name = "DIR")]
     pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
 
+    /// File with logins of this node, as docker login writes it: for registries, and for mirrors under the mirror's own host.
+    /// Read at the start
+    #[arg(long, env = "LARDER_REGISTRY_CONFIG", value_name = "FILE")]
+    pub(crate) registry_config: Option<PathBuf>,
+
     /// Usage of the image filesystem, in percent, at which the kubelet removes images; as in the kubelet's configuration
     #[arg(long, env = "LARDER_IMAGE_GC_HIGH_THRESHOLD", value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) image_gc_high_threshold: u8,

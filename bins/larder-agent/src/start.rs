@@ -8,6 +8,8 @@ use anyhow::{Context as _, anyhow, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
+use larder_registry::Keyring;
+use larder_registry::docker_config::DockerConfig;
 use larder_registry::provider::{ProviderConfig, Providers};
 use larder_telemetry::{Health, MetricsAccess, Registry, logs, server};
 use tokio::net::TcpListener;
@@ -58,7 +60,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             endpoint: args.runtime_endpoint.clone(),
             host_root: args.host_root.clone(),
         }),
-        credentials: Credentials::new(Some(key), providers(&args)?),
+        credentials: Credentials::new(Some(key), providers(&args)?).with_keyring(keyring(&args)?),
         clock: Clock::of_this_machine(),
         metrics,
         health: health.clone(),
@@ -115,6 +117,21 @@ fn providers(args: &Args) -> anyhow::Result<Option<Providers>> {
         tracing::warn!(error = %broken, "a credential provider is passed over");
     }
     Ok(Some(Providers::new(config, folder)))
+}
+
+/// The node's own logins.
+fn keyring(args: &Args) -> anyhow::Result<Keyring> {
+    let mut keyring = Keyring::default();
+    let Some(file) = &args.registry_config else {
+        return Ok(keyring);
+    };
+    let text = std::fs::read(file).with_context(|| format!("cannot read {} (--registry-config)", file.display()))?;
+    let config = DockerConfig::from_config_json(&text).with_context(|| format!("{} cannot be used", file.display()))?;
+    for broken in &config.broken {
+        tracing::warn!(error = %broken, "a login of --registry-config is passed over");
+    }
+    keyring.extend(config.entries);
+    Ok(keyring)
 }
 
 async fn client(args: &Args) -> anyhow::Result<Client> {

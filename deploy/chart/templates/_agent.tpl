@@ -151,6 +151,9 @@ spec:
             - {name: aws-credentials, mountPath: /root/.aws, readOnly: true}
             {{- end }}
             {{- end }}
+            {{- if $agent.registryConfigSecret }}
+            - {name: registry-config, mountPath: /etc/larder/registry, readOnly: true}
+            {{- end }}
             {{- if $metricsToken }}
             - {name: metrics-token, mountPath: /etc/larder/metrics, readOnly: true}
             {{- end }}
@@ -185,6 +188,10 @@ spec:
         - name: aws-credentials
           hostPath: {path: {{ . }}, type: Directory}
         {{- end }}
+        {{- end }}
+        {{- with $agent.registryConfigSecret }}
+        - name: registry-config
+          secret: {secretName: {{ . }}, items: [{key: .dockerconfigjson, path: config.json}]}
         {{- end }}
         {{- with $metricsToken }}
         - name: metrics-token
@@ -261,6 +268,9 @@ agents run on such nodes. Takes a dict of affinity and notOn: expressions of whi
 {{- else }}
 - {{ printf "--image-credential-provider-config=%s" $provider.configFile | quote }}
 {{- end }}
+{{- end }}
+{{- if $agent.registryConfigSecret }}
+- --registry-config=/etc/larder/registry/config.json
 {{- end }}
 {{- with $agent.log }}
 - {{ printf "--log=%s" . | quote }}

@@ -68,17 +68,28 @@ fn plugin(scratch: &Scratch, registry: &Registry) -> Vec<String> {
     ]
 }
 
+/// A login that the node has of its own, and the flag that tells an agent of it.
+fn own_login(scratch: &Scratch, registry: &Registry) -> String {
+    let config = json!({ "auths": { registry.host(): { "username": "cook", "password": "salt" } } });
+    let file = scratch.path().join("config.json");
+    std::fs::write(&file, config.to_string()).unwrap();
+    format!("--registry-config={}", file.display())
+}
+
 #[tokio::test]
 async fn passwords_reach_the_nodes_and_nobody_else() {
-    let (first, second) = (registry().await, registry().await);
+    let (first, second, third) = (registry().await, registry().await, registry().await);
     let scratch = Scratch::create("plugin").unwrap();
+    let mut flags = plugin(&scratch, &second);
+    flags.push(own_login(&scratch, &third));
     let setup = Setup {
-        agent: plugin(&scratch, &second),
+        agent: flags,
         ..Setup::nodes(2)
     };
     let mut cluster = Cluster::start_with(setup).await;
     an_agent_may_report_and_nothing_else(&cluster).await;
     a_plugin_of_the_node_knows_the_password(&cluster, &second).await;
+    the_node_has_a_login_of_its_own(&cluster, &third).await;
     a_rotated_secret_is_picked_up_after_a_refusal(&cluster, &first).await;
     a_new_key_is_sealed_for_again(&mut cluster, &first).await;
 }
@@ -123,6 +134,18 @@ async fn a_plugin_of_the_node_knows_the_password(cluster: &Cluster, registry: &R
     let (_, reference) = image(registry, 81, "plugin/app").await;
     cluster.submit("plugin", &reference, &json!({})).await;
     let status = cluster.finished("plugin").await;
+    assert_eq!(
+        (status.desired, status.succeeded),
+        (2, 2),
+        "{status:?}\n{}",
+        cluster.logs()
+    );
+}
+
+async fn the_node_has_a_login_of_its_own(cluster: &Cluster, registry: &Registry) {
+    let (_, reference) = image(registry, 85, "own/app").await;
+    cluster.submit("own", &reference, &json!({})).await;
+    let status = cluster.finished("own").await;
     assert_eq!(
         (status.desired, status.succeeded),
         (2, 2),

@@ -262,6 +262,37 @@ async fn edge_nodes_have_resources_and_tolerations_of_their_own() {
     }
 }
 
+#[tokio::test]
+async fn agents_are_given_the_nodes_own_logins() {
+    let mut arguments = set("kubeedge");
+    arguments.push("--set=agent.registryConfigSecret=mirrors".to_owned());
+    let given = objects("1.36.0", &arguments).await;
+    for name in ["larder-agent", "larder-agent-edge"] {
+        let agents = the(&given, "DaemonSet", name);
+        let folder = "/etc/larder/registry";
+        assert!(arguments_of(agents).contains(&format!("--registry-config={folder}/config.json").as_str()));
+        let of_this = |list: &Value| -> Value {
+            let mut found = list.as_array().unwrap().iter();
+            found.find(|one| one["name"] == "registry-config").unwrap().clone()
+        };
+        assert_eq!(
+            of_this(&container(agents)["volumeMounts"]),
+            json!({ "name": "registry-config", "mountPath": folder, "readOnly": true })
+        );
+        let items = json!([{ "key": ".dockerconfigjson", "path": "config.json" }]);
+        assert_eq!(
+            of_this(&pod(agents)["volumes"])["secret"],
+            json!({ "secretName": "mirrors", "items": items })
+        );
+    }
+    let usual = objects("1.36.0", &set("kubeedge")).await;
+    assert!(
+        !the(&usual, "DaemonSet", "larder-agent")
+            .to_string()
+            .contains("registry-config")
+    );
+}
+
 /// The controller tries the policy as the agents' account.
 #[rstest]
 #[case::usual(&[], "larder-agent", None)]
