@@ -97,9 +97,10 @@ simulate: ## Run the engine in virtual time against a world of faults (SEEDS=100
 	cargo run --profile simulate --quiet --locked --package larder-simulate -- $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000)) $(if $(FLEET),--largest-fleet $(FLEET))
 
 .PHONY: soak
-soak: test-prerequisites setup ## Kill every part at random moments of running jobs, 20 times each (seed printed; SEED=N repeats)
+soak: test-prerequisites setup ## Kill every part, and restore etcd from older copies, at random moments of running jobs, 20 times each (seed printed; SEED=N repeats)
 	cargo build --workspace --bins --locked
-	cargo run --locked --package larder-e2e --example soak -- 20 $(SEED)
+	cargo run --locked --package larder-e2e --example soak -- kills 20 $(SEED)
+	cargo run --locked --package larder-e2e --example soak -- restores 20 $(SEED)
 
 .PHONY: clean-servers
 clean-servers: ## Remove the servers and tools that setup put into the cache folder

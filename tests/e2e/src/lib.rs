@@ -27,7 +27,7 @@ pub use environment::seed;
 pub use node::TestNode;
 pub use sampling::{Orders, Results, Seen};
 pub use setup::Setup;
-pub use storm::{NODES as STORM_NODES, Part, Round, Storm};
+pub use storm::{NODES as STORM_NODES, Part, Restore, Round, Storm};
 
 use std::time::Duration;
 

@@ -5,6 +5,8 @@
 //! every node; there were never more orders than its parallelism; no success was taken back; and nobody pulled an image
 //! that was there already.
 
+mod restores;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+pub use self::restores::Restore;
 use crate::{Cluster, SOON};
 
 /// How many nodes a storm has.

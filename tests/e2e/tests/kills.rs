@@ -1,5 +1,5 @@
-//! Every part of a cluster is killed at random moments of running jobs. What must hold is in `larder_e2e::Storm`;
-//! `make soak` does the same for longer.
+//! Every part of a cluster is killed at random moments of running jobs, and etcd is put back to older copies. What must hold is
+//! in `larder_e2e::Storm`; `make soak` does the same for longer.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,5 +17,16 @@ async fn kills(#[case] parts: &[Part]) {
     for &part in parts {
         let round = storm.round(part).await;
         println!("{part:?} killed: {round:?}");
+    }
+}
+
+#[tokio::test]
+async fn restores_of_etcd() {
+    let seed = seed();
+    println!("LARDER_SEED={seed} repeats this");
+    let mut storm = Storm::start(seed).await;
+    for _ in 0..3 {
+        let round = storm.restore_round().await;
+        println!("etcd restored: {round:?}");
     }
 }
