@@ -24,6 +24,7 @@ mod claims;
 mod order;
 mod patch;
 
+use serde::Serialize;
 use thiserror::Error;
 
 pub use claims::{Answer, answer, first_version};
@@ -80,6 +81,30 @@ impl NodeImage {
     }
 }
 
+/// How long an API type is as JSON.
+pub fn json_bytes<T: Serialize>(value: &T) -> usize {
+    let mut count = Count(0);
+    // Counting cannot fail, and our own types have no failing serializer.
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        Err(_) => usize::MAX,
+    }
+}
+
+/// Counts what is written, and keeps none of it.
+struct Count(usize);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Cuts a message to [`MESSAGE_BYTES_MAX`], at a character boundary, and marks the cut.
 pub fn shorten(message: &str) -> String {
     const MARK: &str = "…";
@@ -124,6 +149,12 @@ mod tests {
         };
         let error = credentials(&NodeImageSpec::default(), &entry).unwrap_err();
         assert_eq!(error, MissingCredential { id: "gone".into() });
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_text() {
+        let value = serde_json::json!({"a": "ü\n", "b": [1, null, {"c": true}]});
+        assert_eq!(json_bytes(&value), value.to_string().len());
     }
 
     #[test]

@@ -125,5 +125,6 @@ pub struct FailedImageStatus {
 
     /// Where to look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::MESSAGE_MAX))]
     pub message: Option<String>,
 }

@@ -74,6 +74,7 @@ pub struct ImagePullJobStatus {
 
     /// One line on where the job stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::MESSAGE_MAX))]
     pub message: Option<String>,
 
     /// Names of the failed nodes, sorted; shortened in very large jobs.

@@ -22,10 +22,19 @@ pub(crate) const NAME_MAX: u32 = 253;
 /// is twice the largest fleet that Larder is made for.
 pub(crate) const NODE_NAMES_MAX: u32 = 20_000;
 
-/// Longest text of a node's agent that is no message. Messages have no bound here: Larder's agents cut their own to
-/// [`crate::contract::MESSAGE_BYTES_MAX`], but OpenKruise's pass on whatever the runtime says, and an API server that holds
-/// unchanged fields against the schema (before Kubernetes 1.30) would refuse every later write of such an object.
+/// Longest text of a node's agent that is no message.
 pub(crate) const TEXT_MAX: u32 = 1024;
+
+/// Longest message, as in the conditions of Kubernetes. Larder cuts its own to [`crate::contract::MESSAGE_BYTES_MAX`];
+/// OpenKruise's agents pass on whatever the runtime says, and an API server that holds unchanged fields against the schema
+/// (before Kubernetes 1.30) refuses every later write of an object with a longer one, so the bound is far beyond that.
+pub(crate) const MESSAGE_MAX: u32 = 32 * 1024;
+
+/// Most tags of one image name in a NodeImage. Larder stops long before, at the size of the whole object.
+pub(crate) const TAGS_MAX: u32 = 1024;
+
+/// Most results of one image name: those of tags that are gone stay until the agent's next write.
+pub(crate) const TAG_RESULTS_MAX: u32 = 2 * TAGS_MAX;
 
 /// Longest label key: a DNS name of 253, a slash and 63 characters.
 const LABEL_KEY_MAX: u32 = 317;
@@ -52,7 +61,7 @@ pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
                 "type": { "type": "string" },
                 "status": { "type": "string" },
                 "reason": { "type": "string" },
-                "message": { "type": "string" },
+                "message": { "type": "string", "maxLength": MESSAGE_MAX },
                 "lastTransitionTime": { "type": "string", "format": "date-time" },
                 "observedGeneration": { "type": "integer", "format": "int64" },
             },

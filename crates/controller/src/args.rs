@@ -19,6 +19,7 @@ const LOG: &str = "info,kube_client=off,kube_runtime=off";
 /// Hands out image pulls to the nodes of a cluster and reports how far they are.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "larder-controller", version)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Args {
     /// How to reach the cluster; without it the Pod's own account, else KUBECONFIG
     #[arg(long, env = "LARDER_KUBECONFIG", value_name = "FILE", global = true)]

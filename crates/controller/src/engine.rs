@@ -82,6 +82,7 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// What holds for all jobs.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Limits {
     /// Pulls at once in the whole fleet.
     pub max_active_pulls: Option<NonZeroUsize>,

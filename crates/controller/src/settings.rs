@@ -10,6 +10,7 @@ use crate::feature_gates::FeatureGates;
 
 /// Everything that can be set. Nothing here is a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     /// Where its Lease is.
     pub namespace: String,

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use larder_api::conditions::{PROGRESSING, reasons};
+use larder_api::contract::shorten;
 
-/// Makes a job's conditions; the time of a transition moves only when the condition does.
+/// Makes a job's conditions; the time of a transition moves only when the condition does, and messages are cut.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     previous: Vec<Condition>,
@@ -55,7 +56,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition
         type_: kind.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
-        message: message.to_owned(),
+        message: shorten(message),
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
         observed_generation: None,
     }

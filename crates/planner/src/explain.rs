@@ -34,11 +34,11 @@ impl Progress {
                 "The job does not select this node any more.".into(),
             ),
             Bucket::Succeeded => say("Succeeded", None, self.success(derived.wake)),
-            Bucket::Failed(reason) => say("Failed", Some(reason), failure(reason, derived.wake)),
+            Bucket::Failed(reason) => say("Failed", Some(reason), failure(state, reason, derived.wake)),
             Bucket::Active => at_work(state, now),
             Bucket::Waiting(reason) => match (reason, derived.turn) {
                 (_, Some(_)) => say("Waiting", reason, self.queued(node)),
-                (Some(reason), None) => say("Blocked", Some(reason), waits(reason, derived.wake, now)),
+                (Some(reason), None) => say("Blocked", Some(reason), waits(state, reason, derived.wake, now)),
                 (None, None) => say("Waiting", None, "Waits for its turn.".into()),
             },
         }
@@ -49,6 +49,18 @@ impl Progress {
             Some(moment) => format!("The image is there; it is looked at again at {moment}."),
             None => "The image is there.".to_owned(),
         }
+    }
+
+    /// Who occupies a node that has no room for this job, for the job's message.
+    pub(crate) fn no_room_sentence(&self) -> Option<String> {
+        if !self.counts.reasons.contains_key(&Reason::NodeFull) {
+            return None;
+        }
+        let mut full = self.nodes.iter().filter_map(|(node, indexed)| {
+            let no_room = indexed.state.view.no_room.as_ref()?;
+            Some(format!("on {node}, {no_room}"))
+        });
+        full.next()
     }
 
     /// Why a node that could be served is not.
@@ -105,11 +117,11 @@ fn say(state: &'static str, reason: Option<Reason>, sentence: String) -> Explana
     }
 }
 
-fn failure(reason: Reason, retry: Option<Timestamp>) -> String {
+fn failure(state: &NodeState, reason: Reason, retry: Option<Timestamp>) -> String {
     let again = retry
         .map(|moment| format!(" It is tried again at {moment}."))
         .unwrap_or_default();
-    format!("{}{again}", reason.advice())
+    format!("{}{}{again}", occupants(state, reason), reason.advice())
 }
 
 /// What Secrets that are of no use mean for the job; None if there are none.
@@ -150,12 +162,27 @@ pub(crate) fn secrets_sentence(missing: &[String], unreadable: &[String], forbid
     format!("{}; nothing is pulled until that is mended", all.join(", "))
 }
 
-fn waits(reason: Reason, until: Option<Timestamp>, now: Timestamp) -> String {
+fn waits(state: &NodeState, reason: Reason, until: Option<Timestamp>, now: Timestamp) -> String {
     let left = until.map(|until| until.duration_since(now).as_secs().max(0));
     let limit = left
         .map(|seconds| format!(" Looked at again in {seconds} s."))
         .unwrap_or_default();
-    format!("Cannot take part yet. {}{limit}", reason.advice())
+    let occupants = occupants(state, reason);
+    format!("Cannot take part yet. {occupants}{}{limit}", reason.advice())
+}
+
+/// Who occupies a node whose NodeImage has no room; a sentence, or nothing.
+fn occupants(state: &NodeState, reason: Reason) -> String {
+    let no_room = state.view.no_room.as_ref().filter(|_| reason == Reason::NodeFull);
+    no_room
+        .map(|no_room| format!("{}. ", sentence_case(&no_room.to_string())))
+        .unwrap_or_default()
+}
+
+fn sentence_case(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 fn at_work(state: &NodeState, now: Timestamp) -> Explanation {
@@ -232,6 +259,43 @@ mod tests {
     fn says(#[case] view: NodeView, #[case] state: &str, #[case] sentence: &str) {
         let explanation = explain(view, 5);
         assert_eq!((explanation.state, explanation.sentence.as_str()), (state, sentence));
+    }
+
+    #[test]
+    fn a_full_node_tells_who_occupies_it() {
+        let mut object = larder_api::NodeImage::default();
+        for number in 0..256 {
+            let entry = larder_api::node_image::ImageTagSpec {
+                tag: "1".to_owned(),
+                owner_references: vec![k8s_openapi::api::core::v1::ObjectReference {
+                    namespace: Some("team-a".to_owned()),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            };
+            let image = larder_api::node_image::ImageSpec {
+                tags: vec![entry],
+                ..Default::default()
+            };
+            object.spec.images.insert(format!("i{number}"), image);
+        }
+        let campaign = campaign(1);
+        let task = campaign.tasks.of("node").unwrap();
+        let no_room = crate::occupancy::room_for(&object, 40 * 1_024, None, &campaign, task).unwrap_err();
+        let mut view = blocked(Reason::NodeFull, at(0));
+        view.no_room = Some(Box::new(no_room));
+        let mut progress = Progress::new(campaign, at(0));
+        progress.node_changed(&node(1), view, at(0));
+        let who = "40.0 KiB of 256.0 KiB and 256 of 256 image names of the NodeImage are occupied, most by the jobs of \
+                   namespace team-a: 33.8 KiB and 256 image names; this job needs 2.5 KiB more";
+        assert_eq!(
+            progress.explain(&node(1), at(5)).sentence,
+            format!(
+                "Cannot take part yet. {who}. {} Looked at again in 595 s.",
+                Reason::NodeFull.advice()
+            )
+        );
+        assert_eq!(progress.no_room_sentence(), Some(format!("on node-00001, {who}")));
     }
 
     #[test]

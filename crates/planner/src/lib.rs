@@ -17,6 +17,7 @@
 //! | [`refresh`] | when does a job that never ends look again? |
 //! | [`node_policy`] | may logins be sealed for nodes? |
 //! | [`node_spec`] | what should a node's NodeImage say? |
+//! | [`occupancy`] | who occupies it, and who may occupy more? |
 //! | [`order`] | how is an image claimed in it, and what is read back? |
 //! | [`checks_and_aliases`] | what else do its entries need? |
 //! | [`retention`] | which entries leave it, and when? |
@@ -43,6 +44,7 @@ pub mod kubeedge;
 pub mod node;
 pub mod node_policy;
 pub mod node_spec;
+pub mod occupancy;
 pub mod order;
 pub mod progress;
 pub mod refresh;

@@ -76,7 +76,11 @@ impl PolicyCheck {
 
     /// The node to try now, of those that have a NodeImage, in the order of their names. A binding may leave nodes out, so
     /// each try takes the next one; but a node on which the write was accepted is tried until it is refused.
-    pub fn begin<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeKey> + Clone, now: Timestamp) -> Option<NodeKey> {
+    pub fn begin<'a>(
+        &mut self,
+        mut nodes: impl Iterator<Item = &'a NodeKey> + Clone,
+        now: Timestamp,
+    ) -> Option<NodeKey> {
         if self.in_flight || self.due.is_some_and(|due| now < due) {
             return None;
         }
@@ -85,7 +89,7 @@ impl PolicyCheck {
             (Some(last), NodePolicy::NotKnown | NodePolicy::Enforced) => last < *node,
             (None, _) => true,
         };
-        let node = nodes.clone().find(stays).or_else(|| nodes.clone().next()).cloned();
+        let node = nodes.clone().find(stays).or_else(|| nodes.next()).cloned();
         match &node {
             Some(_) => {
                 self.node.clone_from(&node);

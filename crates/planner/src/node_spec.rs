@@ -6,17 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use larder_api::NodeImage;
-use larder_api::contract::{IMAGE_NAMES_MAX, NODE_IMAGE_BYTES_MAX};
 use larder_api::node_image::{ImageTagSpec, NodeImageSpec};
 use larder_model::{ImageRef, Reason};
 
 use crate::campaign::Campaign;
 use crate::checks_and_aliases::{JobOnNode, apply_checks_and_aliases};
+use crate::occupancy::{Demand, Occupancy, Room, namespace_of, sandbox_owner};
 use crate::retention::{self, Owner, sweep};
 use crate::task::NodeTask;
-
-/// Room that one more entry with its result may take.
-pub const ENTRY_BYTES: usize = 4 * 1_024;
 
 /// Everything that decides what a NodeImage's spec should be.
 #[derive(Clone, Debug)]
@@ -27,6 +24,8 @@ pub struct NodeSpecInput<'a> {
     pub object: &'a NodeImage,
     /// Its size as JSON.
     pub bytes: usize,
+    /// Who occupies it; counted where it is not known.
+    pub occupancy: Option<&'a Occupancy>,
     /// What the owners of its entries are, and the jobs with an order, by uid. An owner that is not here is unknown.
     pub owners: BTreeMap<&'a str, OwnerState<'a>>,
     /// What jobs want written, by uid.
@@ -72,8 +71,8 @@ pub enum OwnerState<'a> {
 /// The credentials that the owners of an entry may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// Sealed credentials with these ids.
-    Ids(BTreeSet<String>),
+    /// Sealed credentials with these ids, and about how many bytes each takes.
+    Ids(BTreeMap<String, usize>),
     /// Some owner's Secrets are not known at the moment: the entry keeps what it has.
     NotKnown,
 }
@@ -143,8 +142,9 @@ fn claims(task: &NodeTask, object: &NodeImage, uid: &str) -> BTreeMap<ImageRef, 
 pub fn desired_spec(input: &NodeSpecInput<'_>) -> DesiredSpec {
     let (mut carried_out, mut refused) = (Vec::new(), Vec::new());
     let mut spec = input.object.spec.clone();
+    let mut account = Account::of(input);
     for (uid, order) in &input.orders {
-        match carry_out(input, uid, order, &mut spec) {
+        match carry_out(input, uid, order, &mut spec, &mut account) {
             Ok(()) => carried_out.push((*uid).to_owned()),
             Err(reason) => refused.push(((*uid).to_owned(), reason)),
         }
@@ -156,13 +156,14 @@ pub fn desired_spec(input: &NodeSpecInput<'_>) -> DesiredSpec {
         input.now,
     );
     let mut spec = swept.spec;
+    account.limit_sandbox_configs(input.object, &mut spec);
     let fresh = |entry: &&mut ImageTagSpec| entry.progress_seconds.is_none() && !entry.claims.is_empty();
     for entry in spec.images.values_mut().flat_map(|image| &mut image.tags).filter(fresh) {
         entry.progress_seconds = input.progress_seconds;
     }
     apply_checks_and_aliases(&mut spec, &jobs_on_node(input));
     if let Some(credentials) = &input.credentials {
-        refer_to_credentials(&mut spec, credentials, input);
+        refer_to_credentials(&mut spec, credentials, input, &mut account);
     }
     DesiredSpec {
         spec,
@@ -173,7 +174,13 @@ pub fn desired_spec(input: &NodeSpecInput<'_>) -> DesiredSpec {
 }
 
 /// Writes one job's order into a spec; or says why that cannot be.
-fn carry_out(input: &NodeSpecInput<'_>, uid: &str, order: &Order, spec: &mut NodeImageSpec) -> Result<(), Reason> {
+fn carry_out(
+    input: &NodeSpecInput<'_>,
+    uid: &str,
+    order: &Order,
+    spec: &mut NodeImageSpec,
+    account: &mut Account<'_>,
+) -> Result<(), Reason> {
     let Some(OwnerState::Running { campaign, selected, .. }) = input.owners.get(uid) else {
         return Err(Reason::Canceled);
     };
@@ -183,7 +190,7 @@ fn carry_out(input: &NodeSpecInput<'_>, uid: &str, order: &Order, spec: &mut Nod
         // The claim would be taken off again in the same write, and the order never be carried out.
         Order::Claim { .. } if !selected => return Err(Reason::Canceled),
         Order::Claim { .. } if input.withheld.contains(uid) => return Err(Reason::NodePolicyNotEnforced),
-        Order::Claim { .. } if has_room_for(input.object, input.bytes, task) => {
+        Order::Claim { .. } if account.take(input, campaign, task) => {
             task.claim(spec, input.object, &campaign.owner, input.now);
         }
         Order::Claim { .. } => return Err(Reason::NodeFull),
@@ -191,15 +198,80 @@ fn carry_out(input: &NodeSpecInput<'_>, uid: &str, order: &Order, spec: &mut Nod
     Ok(())
 }
 
-/// Whether a NodeImage of so many bytes has room for the images of a task, as far as they are not there.
-pub fn has_room_for(object: &NodeImage, bytes: usize, task: &NodeTask) -> bool {
-    let missing = |image: &&ImageRef| object.entry(image.name(), &image.tag_text()).is_none();
-    let missing: Vec<&ImageRef> = task.references().into_iter().filter(missing).collect();
-    let names = missing.iter().map(|image| image.name());
-    let names: BTreeSet<&str> = names.filter(|name| !object.spec.images.contains_key(*name)).collect();
-    missing.is_empty()
-        || (object.spec.images.len() + names.len() <= IMAGE_NAMES_MAX
-            && bytes + missing.len() * ENTRY_BYTES <= NODE_IMAGE_BYTES_MAX)
+/// What is counted while a spec is made.
+struct Account<'a> {
+    room: Room<'a>,
+    /// Image names whose sandbox config was counted with a claim.
+    names: BTreeSet<String>,
+    /// Credentials that are there, or were counted with a claim.
+    credentials: BTreeSet<String>,
+}
+
+impl<'a> Account<'a> {
+    fn of(input: &NodeSpecInput<'a>) -> Self {
+        let sealed = input.object.spec.sealed_credentials.iter();
+        Self {
+            room: Room::of(input.object, input.bytes, input.occupancy),
+            names: BTreeSet::new(),
+            credentials: sealed.map(|sealed| sealed.id.clone()).collect(),
+        }
+    }
+
+    /// Takes the room that a claim needs; false if there is none.
+    fn take(&mut self, input: &NodeSpecInput<'_>, campaign: &Campaign, task: &NodeTask) -> bool {
+        let mut demand = Demand::of_claim(input.object, campaign, task);
+        let known = input.credentials.as_ref();
+        let of_image = |image: &ImageRef| match known?.get(&(image.name().to_owned(), image.tag_text()))? {
+            Credentials::Ids(ids) => Some(ids),
+            Credentials::NotKnown => None,
+        };
+        let ids = task.references().into_iter().filter_map(of_image).flatten();
+        let new: BTreeMap<&String, usize> = ids
+            .filter(|(id, _)| !self.credentials.contains(*id))
+            .map(|(id, bytes)| (id, *bytes))
+            .collect();
+        demand.add_bytes(new.values().sum());
+        if self.room.take(namespace_of(&campaign.owner), &demand).is_err() {
+            return false;
+        }
+        self.credentials.extend(new.into_keys().cloned());
+        let names = task.references().into_iter().map(|image| image.name().to_owned());
+        self.names.extend(names);
+        true
+    }
+
+    /// Keeps the sandbox config that an image name has where an edit of a job made it grow beyond what there is room for.
+    fn limit_sandbox_configs(&mut self, object: &NodeImage, spec: &mut NodeImageSpec) {
+        for (name, image) in &mut spec.images {
+            let known = object.spec.images.get(name);
+            let before = known.and_then(|image| image.sandbox_config.as_ref());
+            if image.sandbox_config.as_ref() == before || self.names.contains(name) {
+                continue;
+            }
+            let Some(owner) = sandbox_owner(image) else {
+                continue;
+            };
+            let demand = Demand::of_sandbox(known, image.sandbox_config.as_ref(), owner);
+            if self.room.take(namespace_of(owner), &demand).is_err() {
+                image.sandbox_config = before.cloned();
+            }
+        }
+    }
+
+    /// Takes the room for a credential that an entry gets beside its claims; false if there is none.
+    fn take_credential(&mut self, id: &str, bytes: usize, entry: &ImageTagSpec) -> bool {
+        if self.credentials.contains(id) {
+            return true;
+        }
+        let mut demand = Demand::default();
+        demand.add_bytes(bytes);
+        let namespace = entry.owner_references.last().map_or("", namespace_of);
+        let fits = self.room.take(namespace, &demand).is_ok();
+        if fits {
+            self.credentials.insert(id.to_owned());
+        }
+        fits
+    }
 }
 
 /// What an owner reference of an entry is.
@@ -239,7 +311,12 @@ fn jobs_on_node<'a>(input: &NodeSpecInput<'a>) -> Vec<JobOnNode<'a>> {
 
 /// Makes entries refer to the credentials that their owners may use, and to no others. The sealed data of ids that are new
 /// are added by the controller.
-fn refer_to_credentials(spec: &mut NodeImageSpec, known: &BTreeMap<EntryKey, Credentials>, input: &NodeSpecInput<'_>) {
+fn refer_to_credentials(
+    spec: &mut NodeImageSpec,
+    known: &BTreeMap<EntryKey, Credentials>,
+    input: &NodeSpecInput<'_>,
+    account: &mut Account<'_>,
+) {
     for (name, image) in &mut spec.images {
         for entry in &mut image.tags {
             let key = (name.clone(), entry.tag.clone());
@@ -254,10 +331,10 @@ fn refer_to_credentials(spec: &mut NodeImageSpec, known: &BTreeMap<EntryKey, Cre
             };
             // What an ended job used goes when the entry goes: taking it away earlier would cost a write.
             if !is_question && entry.owner_references.iter().all(runs) {
-                entry.credentials.retain(|id| ids.contains(id));
+                entry.credentials.retain(|id| ids.contains_key(id));
             }
-            for id in ids {
-                if !entry.credentials.contains(id) {
+            for (id, bytes) in ids {
+                if !entry.credentials.contains(id) && account.take_credential(id, *bytes, entry) {
                     entry.credentials.push(id.clone());
                 }
             }

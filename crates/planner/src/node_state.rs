@@ -20,6 +20,10 @@ const FIRST_REST: SignedDuration = SignedDuration::from_mins(1);
 /// … but at least this often.
 const LONGEST_REST: SignedDuration = SignedDuration::from_hours(1);
 
+/// The same for a node whose NodeImage had no room for the order beside others that were written with it: what these really
+/// take is known as soon as they are written.
+const FULL_REST: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(2), SignedDuration::from_mins(1));
+
 /// What is known of one node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeState {
@@ -107,7 +111,11 @@ impl NoResponse {
     pub(crate) fn after(state: &NodeState, reason: Reason, since: Timestamp, now: Timestamp) -> Self {
         let previous = state.no_response.as_deref();
         let tries = previous.map_or(0, |no_response| no_response.tries).saturating_add(1);
-        let rest = FIRST_REST.saturating_mul(1 << (tries - 1).min(6)).min(LONGEST_REST);
+        let (first, longest) = match reason {
+            Reason::NodeFull => FULL_REST,
+            _ => (FIRST_REST, LONGEST_REST),
+        };
+        let rest = first.saturating_mul(1 << (tries - 1).min(6)).min(longest);
         Self {
             reason,
             since: previous.map_or(since, |no_response| no_response.since),
@@ -139,15 +147,16 @@ impl NodeState {
         self.view = view;
     }
 
-    /// A success is not taken back because the NodeImage that told of it is gone, and a node that stays gone is gone since
-    /// the first view that said so.
+    /// A success is not taken back because the NodeImage that told of it is gone, and a node that stays gone or full is so
+    /// since the first view that said so.
     fn keep_what_outlives_the_object(&self, view: &mut NodeView) {
         let succeeded = self.view.claim.filter(|claim| claim.answer == Answer::Succeeded);
         if view.object_missing && view.selected {
             view.claim = view.claim.or(succeeded);
         }
         if let (Some(before), Some(block)) = (self.view.block, &mut view.block)
-            && (before.reason, block.reason) == (Reason::NodeUnsuitable, Reason::NodeUnsuitable)
+            && before.reason == block.reason
+            && matches!(block.reason, Reason::NodeUnsuitable | Reason::NodeFull)
         {
             block.since = before.since.min(block.since);
         }

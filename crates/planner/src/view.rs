@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use larder_api::contract::Answer;
 use larder_model::Reason;
 
+use crate::occupancy::NoRoom;
+
 /// A node's name, shared by everything that speaks of the node.
 pub type NodeKey = Arc<str>;
 
@@ -16,6 +18,8 @@ pub struct NodeView {
     pub selected: bool,
     /// What keeps it from taking part.
     pub block: Option<Block>,
+    /// Why its NodeImage has no room for the campaign, where that is the block. Boxed, because it is rare.
+    pub no_room: Option<Box<NoRoom>>,
     /// This campaign's claim in the node's NodeImage.
     pub claim: Option<ClaimView>,
     /// What the node's agent said last. Only whether it changes matters.

@@ -46,6 +46,13 @@ impl Login {
             identity_token: None,
         }
     }
+
+    /// How long its texts are together, in bytes.
+    pub fn bytes(&self) -> usize {
+        let token = self.identity_token.as_ref();
+        let token = token.map_or(0, |token| token.expose_secret().len());
+        self.username.len() + self.password.expose_secret().len() + token
+    }
 }
 
 /// JSON, filled up with spaces.

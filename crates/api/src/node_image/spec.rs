@@ -48,7 +48,7 @@ pub struct ImageSpec {
     pub pull_secrets: Vec<PullSecretReference>,
 
     /// The wanted tags and digests, each once.
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["tag"]))]
+    #[schemars(extend("maxItems" = schema::TAGS_MAX, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["tag"]))]
     pub tags: Vec<ImageTagSpec>,
 
     /// Labels and annotations that go to the runtime with each pull of this name.

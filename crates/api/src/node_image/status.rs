@@ -63,6 +63,7 @@ pub struct NodeImageStatus {
 pub struct ImageStatus {
     /// Results by tag.
     #[serde(default)]
+    #[schemars(extend("maxItems" = schema::TAG_RESULTS_MAX))]
     pub tags: Vec<ImageTagStatus>,
 }
 
@@ -103,6 +104,7 @@ pub struct ImageTagStatus {
 
     /// What happened, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::MESSAGE_MAX))]
     pub message: Option<String>,
 
     /// Digest of the manifest that is there.
@@ -231,5 +233,6 @@ pub struct SyncStatus {
 
     /// More on that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = schema::MESSAGE_MAX))]
     pub message: Option<String>,
 }

@@ -16,6 +16,9 @@ use tracing::warn;
 use super::pull_secrets::is_for_hand_written;
 use super::{Engine, JobId};
 
+/// What a sealed credential takes beside its logins: id, fingerprint, nonce, field names.
+const SEALED_BYTES: usize = 512;
+
 /// Everything that sealing to one node needs.
 pub(super) struct SealTarget {
     node: NodeName,
@@ -77,7 +80,10 @@ impl Engine {
         let ids = |((name, tag), owners): (EntryKey, BTreeSet<String>)| {
             let image = ImageRef::from_parts(&name, &tag).ok()?;
             let credentials = match self.login_sets(node, object, target, &image, &owners) {
-                Ok(sets) => Credentials::Ids(sets.iter().map(|set| target.id(&image, set)).collect()),
+                Ok(sets) => {
+                    let id = |set: &LoginSet| (target.id(&image, set), set.sealed_bytes());
+                    Credentials::Ids(sets.iter().map(id).collect())
+                }
                 Err(NotKnown) => Credentials::NotKnown,
             };
             Some(((name, tag), credentials))
@@ -239,6 +245,14 @@ impl Engine {
             .filter(|image| image.tags.iter().any(|entry| entry.owner_references.is_empty()))
             .flat_map(hand_written_secrets)
             .collect()
+    }
+}
+
+impl LoginSet {
+    /// About how many bytes of a NodeImage the set takes, once it is sealed.
+    fn sealed_bytes(&self) -> usize {
+        // The sealed bytes stand there in base64.
+        SEALED_BYTES + self.logins.iter().map(Login::bytes).sum::<usize>() * 4 / 3
     }
 }
 

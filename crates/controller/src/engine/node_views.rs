@@ -8,7 +8,7 @@ use larder_api::contract::Answer;
 use larder_model::Reason;
 use larder_planner::campaign::{Campaign, SecretScope};
 use larder_planner::dialect::Relabelled;
-use larder_planner::node_spec::has_room_for;
+use larder_planner::occupancy::{NoRoom, room_for};
 use larder_planner::report::NodeReport;
 use larder_planner::select::{NodeTraits, SelectBy};
 use larder_planner::task::NodeTask;
@@ -23,7 +23,7 @@ use crate::kinds::KindId;
 impl Engine {
     /// Takes in a NodeImage, from the watch or from a write.
     pub(super) fn observe_image(&mut self, node: &NodeKey, object: NodeImage, from_write: bool, now: Timestamp) {
-        let Some((before, change)) = self.nodes.observe_image(node, object, from_write, now) else {
+        let Some((before, change)) = self.nodes.observe_image(node, object, from_write) else {
             return;
         };
         self.record_results(node, before.as_ref(), now);
@@ -187,6 +187,10 @@ impl Engine {
         let mut claim = report.as_ref().map(NodeReport::claim_view);
         let selected = is_selected(campaign, job, node, record);
         let block = selected.then(|| block(running, node, record, sealing, now)).flatten();
+        let is_full = block.is_some_and(|block| block.reason == Reason::NodeFull);
+        let no_room = record
+            .filter(|_| is_full)
+            .and_then(|record| no_room(record, campaign, node));
         // What a node reported outlives its NodeImage, and a node that is gone has no task to read it by.
         let readable = object.is_some() && task.is_some();
         if readable || !progress.has_succeeded(node) {
@@ -201,6 +205,7 @@ impl Engine {
         Some(NodeView {
             selected,
             block,
+            no_room: no_room.map(Box::new),
             claim,
             heard: Heard {
                 last_seen: agent.and_then(|agent| agent.last_seen.as_ref()).map(|time| time.0),
@@ -271,8 +276,8 @@ fn block(
     let Some(status) = &object.status else {
         return blocked(Reason::Unresponsive, created);
     };
-    if !has_room_for(object, record.bytes, task) {
-        return blocked(Reason::NodeFull, record.full_since);
+    if no_room(record, campaign, node).is_some() {
+        return blocked(Reason::NodeFull, Some(now));
     }
     let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
     // A Secret and the policy are waited for without end, a node for its time.
@@ -295,6 +300,12 @@ fn block(
 pub(super) fn needs_credentials(running: &Running, task: &NodeTask) -> bool {
     let mut with_secrets = task.images().iter().filter(|image| !image.secrets.is_empty());
     with_secrets.any(|image| running.progress.has_login(image.image.registry()))
+}
+
+/// Why a node's NodeImage has no room for a campaign's task, if it has none.
+fn no_room(record: &NodeRecord, campaign: &Campaign, node: &NodeKey) -> Option<NoRoom> {
+    let (object, task) = (record.living_image()?, campaign.tasks.of(node)?);
+    room_for(object, record.bytes, record.occupancy.as_deref(), campaign, task).err()
 }
 
 fn lacks_secret(running: &Running, task: &NodeTask) -> bool {

@@ -257,6 +257,7 @@ impl Engine {
             node,
             object,
             bytes: record.map_or(0, |record| record.bytes),
+            occupancy: record.and_then(|record| record.occupancy.as_deref()),
             credentials: target.map(|target| self.credential_ids(node, object, target, &orders)),
             owners,
             orders,

@@ -7,18 +7,18 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::ObjectMeta;
 use larder_api::NodeImage;
-use larder_api::contract::{IMAGE_NAMES_MAX, NODE_IMAGE_BYTES_MAX};
+use larder_api::contract::json_bytes;
 use larder_api::names::FAKE_NODE_IMAGE_LABEL;
 use larder_planner::NodeKey;
 use larder_planner::dialect::{self, Fleet};
-use larder_planner::node_spec::{ENTRY_BYTES, Order};
+use larder_planner::node_spec::Order;
+use larder_planner::occupancy::Occupancy;
 
 use super::compressed_node_image::CompressedNodeImage;
 use super::node_writes::{NodeWrite, WriteState};
 use super::strip::{forget_needless, forget_texts};
 use super::{JobId, revision};
 use crate::facts::NodeFacts;
-use crate::json::json_bytes;
 
 /// NodeImages that stay decompressed: those that something happened to last.
 const DECOMPRESSED: usize = 256;
@@ -37,11 +37,12 @@ pub(super) struct NodeRecord {
     pub(super) jobs: BTreeSet<JobId>,
     pub(super) orders: BTreeMap<JobId, Order>,
     pub(super) write: WriteState,
-    pub(super) full_since: Option<Timestamp>,
     /// Size of the NodeImage as JSON.
     pub(super) bytes: usize,
     /// Writes of the NodeImage's status that the watch has shown.
     pub(super) status_writes: u32,
+    /// Who occupies a NodeImage that is crowded.
+    pub(super) occupancy: Option<Box<Occupancy>>,
     /// A hand-written entry was denied with the credentials it had; its Secrets are read again after this moment.
     pub(super) denied: Option<Timestamp>,
 }
@@ -96,11 +97,12 @@ impl NodeRecord {
         })
     }
 
-    fn measure(&mut self, now: Timestamp) {
-        self.bytes = self.image.as_ref().map_or(0, json_bytes);
-        let names = self.image.as_ref().map_or(0, |image| image.spec.images.len());
-        let crowded = IMAGE_NAMES_MAX <= names || NODE_IMAGE_BYTES_MAX < self.bytes + ENTRY_BYTES;
-        self.full_since = crowded.then(|| self.full_since.unwrap_or(now));
+    fn measure(&mut self) {
+        let image = self.image.as_ref();
+        let bytes = image.map_or(0, json_bytes);
+        let crowded = image.filter(|image| Occupancy::is_crowded(image, bytes));
+        let occupancy = crowded.map(|image| Box::new(Occupancy::of(image, bytes)));
+        (self.bytes, self.occupancy) = (bytes, occupancy);
     }
 
     /// A NodeImage for this node, or the deletion of one without a node; None if neither is due. Says nothing about its
@@ -206,7 +208,6 @@ impl Nodes {
         node: &NodeKey,
         mut object: NodeImage,
         from_write: bool,
-        now: Timestamp,
     ) -> Option<(Option<NodeImage>, NodeChange)> {
         forget_needless(&mut object.metadata);
         let uid = object.metadata.uid.as_ref();
@@ -242,7 +243,7 @@ impl Nodes {
         let before = record.image.replace(object);
         record.share_labels();
         record.ahead_of_watch = from_write;
-        record.measure(now);
+        record.measure();
         let change = if relabelled || leaving || before.is_none() {
             NodeChange::Reselect
         } else {

@@ -6,15 +6,14 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use larder_api::ImagePullJobStatus;
 use larder_api::conditions::{self, reasons};
+use larder_api::contract::shorten;
 use larder_api::progress::JobProgress;
 use larder_model::Reason;
 
 use crate::campaign::whole_seconds;
 use crate::conditions::Conditions;
 use crate::dialect::Refusal;
-use crate::explain::{
-    FLEET_LIMIT, LOGINS_WITHHELD, no_logins_sentence, secrets_sentence, too_many_failures_sentence,
-};
+use crate::explain::{FLEET_LIMIT, LOGINS_WITHHELD, no_logins_sentence, secrets_sentence, too_many_failures_sentence};
 use crate::finish::{End, NO_NODE_GRACE};
 use crate::node_state::Bucket;
 use crate::progress::{Hold, Progress};
@@ -61,7 +60,7 @@ impl Progress {
             message: Some(match end {
                 Some(End::Deadline) => DEADLINE.to_owned(),
                 Some(End::AllDone | End::NoNodes | End::TooManyFailures) => COMPLETED.to_owned(),
-                None => self.message(&totals),
+                None => shorten(&self.message(&totals)),
             }),
             failed_nodes: totals.failed_nodes,
             progress: JobProgress {
@@ -180,6 +179,7 @@ impl Progress {
         if !reasons.is_empty() {
             notes.push(format!("nodes that wait or failed: {reasons}"));
         }
+        notes.extend(self.no_room_sentence());
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
@@ -224,7 +224,7 @@ pub(super) fn refused(
     let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
     conditions.ended((conditions::FAILED, reason), why);
     status.start_time.get_or_insert(Time(now));
-    status.message = Some(why.clone());
+    status.message = Some(shorten(why));
     status.progress.conditions = conditions.into_list();
     status
 }

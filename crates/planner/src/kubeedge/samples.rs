@@ -148,6 +148,7 @@ impl Fleet {
         let view = NodeView {
             selected: true,
             block: block.map(|reason| Block { reason, since }),
+            no_room: None,
             claim,
             heard: Heard::default(),
             object_missing: record.is_none(),

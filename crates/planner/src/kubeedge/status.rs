@@ -24,9 +24,7 @@ use super::verdict::{Verdict, verdict};
 use crate::campaign::whole_seconds;
 use crate::conditions::Conditions;
 use crate::dialect::Refusal;
-use crate::explain::{
-    FLEET_LIMIT, LOGINS_WITHHELD, no_logins_sentence, secrets_sentence, too_many_failures_sentence,
-};
+use crate::explain::{FLEET_LIMIT, LOGINS_WITHHELD, no_logins_sentence, secrets_sentence, too_many_failures_sentence};
 use crate::finish::End;
 use crate::progress::{Hold, Progress};
 use crate::secret::UnusableSecrets;
@@ -211,6 +209,7 @@ impl View<'_> {
         if progress.capped {
             notes.push(FLEET_LIMIT.to_owned());
         }
+        notes.extend(progress.no_room_sentence());
         if sums.reasons.contains_key(&Reason::NodePolicyNotEnforced) {
             notes.push(LOGINS_WITHHELD.to_owned());
         }

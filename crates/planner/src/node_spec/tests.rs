@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 use rstest::rstest;
 
+use larder_api::contract::NODE_IMAGE_BYTES_MAX;
+
 use super::*;
 use crate::view::samples::{at, campaign};
 
@@ -69,6 +71,7 @@ fn desired(object: &NodeImage, bytes: usize, jobs: &[(&str, Known, Option<Order>
         node: NODE,
         object,
         bytes,
+        occupancy: None,
         owners: owners
             .map(|((uid, known, _), campaign)| (*uid, known.state(campaign)))
             .collect(),
@@ -76,6 +79,7 @@ fn desired(object: &NodeImage, bytes: usize, jobs: &[(&str, Known, Option<Order>
             .iter()
             .filter_map(|(uid, _, order)| Some((*uid, order.as_ref()?)))
             .collect(),
+        withheld: BTreeSet::new(),
         progress_seconds: Some(2),
         credentials: None,
         now: at(100),
@@ -134,8 +138,10 @@ fn entries_refer_to_the_credentials_that_their_owners_may_use() {
             node: NODE,
             object: &object,
             bytes: 0,
+            occupancy: None,
             owners: [("a", Known::Selects.state(&campaign))].into(),
             orders: Vec::new(),
+            withheld: BTreeSet::new(),
             progress_seconds: None,
             credentials,
             now: at(100),
@@ -143,7 +149,7 @@ fn entries_refer_to_the_credentials_that_their_owners_may_use() {
         desired_spec(&input).spec.images["nginx"].tags[0].credentials.clone()
     };
     let key = ("nginx".to_owned(), "1".to_owned());
-    let new = Credentials::Ids(["new".to_owned()].into());
+    let new = Credentials::Ids([("new".to_owned(), 100)].into());
     assert_eq!(with(Some([(key.clone(), new)].into())), ["new"]);
     assert_eq!(with(Some([(key, Credentials::NotKnown)].into())), ["old"]);
     assert_eq!(with(None), ["old"]);

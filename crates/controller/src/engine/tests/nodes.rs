@@ -2,12 +2,11 @@
 
 use larder_api::contract::NODE_IMAGE_BYTES_MAX;
 use larder_planner::NodeKey;
-use larder_planner::node_spec::has_room_for;
-use larder_planner::task::{NodeTask, TaskImage};
+use larder_planner::occupancy::room_for;
 use rstest::rstest;
 
 use super::*;
-use crate::merge::json_of;
+use crate::json::json_of;
 
 fn object(revision: u64, phase: Option<&str>) -> NodeImage {
     let tags: Vec<_> = phase
@@ -27,13 +26,14 @@ fn object(revision: u64, phase: Option<&str>) -> NodeImage {
 fn an_object_is_measured_however_few_tags_it_has() {
     let mut engine = Engine::new(serving());
     let key = NodeKey::from("a");
-    let image = larder_model::ImageRef::parse("redis:7").unwrap();
-    let task = NodeTask::new(vec![TaskImage::new(image, Vec::new())], Vec::new());
+    engine.show_all(vec![pull_job("job", &json!({"image": "redis:7"}), &Value::Null)], at(0));
+    engine.decide(at(0));
     let is_full = |engine: &Engine| {
         let record = engine.nodes.get("a").unwrap();
-        let room = has_room_for(record.image.as_ref().unwrap(), record.bytes, &task);
-        assert_eq!(room, record.full_since.is_none());
-        !room
+        let object = record.image.as_ref().unwrap();
+        let campaign = engine.jobs.running(engine.id("job")).unwrap().progress.campaign();
+        let task = campaign.tasks.of("a").unwrap();
+        room_for(object, record.bytes, record.occupancy.as_deref(), campaign, task).is_err()
     };
     let small = object(1, Some("Succeeded"));
     engine.observe_image(&key, small.clone(), false, at(0));
