@@ -63,7 +63,7 @@ fn status(engine: &mut Engine, now: Timestamp) -> Value {
         panic!("the status is not written");
     };
     engine.job_written(&target, JobWriteResult::Failed(String::new()), now);
-    patch["status"].clone()
+    patch[1]["value"].clone()
 }
 
 #[test]
