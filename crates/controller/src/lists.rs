@@ -497,6 +497,8 @@ impl ListJobs {
             ListWriteResult::Child(child) => {
                 list.throttle.in_flight = false;
                 if !child.metadata.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
+                    let kind = WatchKind::Job(crate::kinds::IMAGE_PULL_JOB);
+                    self.sync.created(&kind, &child.metadata);
                     self.observe_child(&child);
                 }
                 let name = child.metadata.name.as_deref().unwrap_or_default();

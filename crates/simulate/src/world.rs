@@ -73,8 +73,10 @@ pub(crate) enum Event {
 pub(crate) enum Reply {
     /// It comes after this many milliseconds.
     After(Millis),
-    /// It is lost; its sender gave up or will.
+    /// It is lost; its sender will give up.
     Lost,
+    /// The request arrives after its sender gave it up.
+    TooLate,
     /// The server fails after it carried the request out.
     Error,
 }

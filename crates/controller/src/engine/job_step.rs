@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::job::Job;
 use super::jobs::{Ended, JobId, JobKey, JobState, Observed, Running};
-use super::{Engine, GATE_OFF};
+use super::{Engine, GATE_OFF, WatchKind};
 
 /// Between two looks at one job that nothing but time asks for.
 const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(10);
@@ -36,6 +36,7 @@ impl Engine {
 
     /// Takes in a job that another part of the controller created.
     pub fn job_created(&mut self, job: Box<dyn Job>, now: Timestamp) {
+        self.sync.created(&WatchKind::Job(job.kind()), job.metadata());
         self.observe_job(job, true, now);
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::ObjectMeta;
 use larder_api::{ImageListPullJob, NodeImage};
 
 use super::job::Job;
@@ -106,6 +107,13 @@ impl Sync {
         }
     }
 
+    /// The controller created an object. A list that is under way may be older than that, and must not take it away.
+    pub(crate) fn created(&mut self, kind: &WatchKind, metadata: &ObjectMeta) {
+        if let Some(names) = self.listing.get_mut(kind) {
+            names.insert(object_name(metadata.namespace.as_deref(), metadata.name.as_deref()));
+        }
+    }
+
     /// Nothing counts as listed any more.
     pub(crate) fn restart(&mut self) {
         self.synced.clear();
@@ -120,7 +128,7 @@ pub(crate) fn object_name(namespace: Option<&str>, name: Option<&str>) -> Object
 
 /// The name of the object that an event shows.
 fn name_in(kind: &WatchKind, event: &WatchEvent) -> Option<ObjectName> {
-    let of = |meta: &kube::core::ObjectMeta| object_name(meta.namespace.as_deref(), meta.name.as_deref());
+    let of = |meta: &ObjectMeta| object_name(meta.namespace.as_deref(), meta.name.as_deref());
     match event {
         WatchEvent::ListBegins | WatchEvent::ListComplete | WatchEvent::Gone { .. } => None,
         WatchEvent::Node(facts) => Some(object_name(None, Some(&facts.name))),

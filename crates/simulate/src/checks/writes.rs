@@ -8,8 +8,9 @@ use crate::queue::Millis;
 /// Writes are counted in windows of this length.
 const WINDOW: Millis = 60_000;
 
-/// Writes of one NodeImage's spec that a replica sends in a window, at most: a few for each job.
-const NODE_IMAGE_WRITES: usize = 60;
+/// Writes of one NodeImage's spec that a replica sends in a window, at most: a few for each job, also while a list is
+/// replaced again and again.
+const NODE_IMAGE_WRITES: usize = 240;
 
 /// Writes of one job in a window: its status at most once a second, and its children.
 const JOB_WRITES: usize = 100;

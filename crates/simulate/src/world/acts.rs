@@ -164,7 +164,7 @@ impl World {
         self.machines.get(index).map(|machine| machine.name.clone())
     }
 
-    fn disturb_node(&mut self, index: usize) -> Option<String> {
+    pub(super) fn disturb_node(&mut self, index: usize) -> Option<String> {
         let name = self.machine_name(index)?;
         self.checks.disturb_node(&name, self.queue.now());
         Some(name)

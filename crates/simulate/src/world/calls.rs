@@ -25,7 +25,7 @@ impl World {
             (None, Some(unanswered))
         } else if random.permille(faults.late_requests) {
             let late = TIMEOUT + random.between(1..=LATE);
-            (Some((late, Reply::Lost)), Some(unanswered))
+            (Some((late, Reply::TooLate)), Some(unanswered))
         } else if random.permille(faults.lost_responses) {
             (Some((random.between(1..=50), Reply::Lost)), Some(unanswered))
         } else if random.permille(faults.errors) {
@@ -67,6 +67,10 @@ impl World {
     /// A request reaches the API server.
     pub(super) fn arrive(&mut self, sender: Sender, id: u64, call: &Call, reply: Reply) {
         let writer = self.writer(sender, reply);
+        // It may undo a report that the agent made since.
+        if let (Sender::Agent { index, .. }, Reply::TooLate) = (sender, reply) {
+            self.disturb_node(index);
+        }
         let response = match self.refusal(call) {
             Some(why) if matches!(sender, Sender::Replica { .. }) => Response::Refused(why),
             _ => {
@@ -87,7 +91,7 @@ impl World {
         });
         self.publish();
         let (after, response) = match reply {
-            Reply::Lost => return,
+            Reply::Lost | Reply::TooLate => return,
             Reply::Error => (1, Response::Unknown),
             Reply::After(after) => (after, response),
         };
@@ -102,7 +106,7 @@ impl World {
                 let replica = self.replicas.get(index);
                 let leads = replica.is_some_and(|replica| replica.life == life && replica.term == term);
                 Writer::Controller {
-                    late: !leads || term.is_none() || reply == Reply::Lost,
+                    late: !leads || term.is_none() || matches!(reply, Reply::Lost | Reply::TooLate),
                 }
             }
         }
