@@ -77,6 +77,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         writes: Writes::new(client, settings.agent_user(), metrics.clone()),
         permit,
         term: None,
+        drains: false,
         failing: BTreeMap::new(),
         metrics,
         part: health.part("core"),
@@ -105,6 +106,8 @@ struct Core {
     permit: watch::Receiver<Leadership>,
     /// The term that the watches were started for.
     term: Option<u64>,
+    /// Everything was forgotten, and calls of before are in flight.
+    drains: bool,
     /// Watches that fail, and since when.
     failing: BTreeMap<WatchKind, Instant>,
     metrics: Metrics,
@@ -222,6 +225,7 @@ impl Core {
         self.lists.restart();
         self.watches.restart();
         self.failing.clear();
+        self.drains = true;
     }
 
     fn finished(&mut self, finished: Finished) {
@@ -296,7 +300,9 @@ impl Core {
 
     /// Decides, and sends what is to be written, as far as there is room.
     fn act(&mut self, now: Timestamp) {
-        if !self.may_write() {
+        // What was sent before a restart may yet change what the lists have shown.
+        self.drains &= !self.writes.is_empty();
+        if !self.may_write() || self.drains {
             return;
         }
         self.engine.decide(now);
@@ -341,6 +347,9 @@ impl Core {
     fn wake(&self) -> Instant {
         let now = clock::now();
         let soon = Instant::now();
+        if self.drains {
+            return soon + LONGEST_SLEEP;
+        }
         if self.engine.has_queued_nodes() && self.writes.has_room(CallClass::Node) && self.may_write() {
             return soon;
         }

@@ -84,8 +84,8 @@ pub(crate) struct Checks {
     estimates: BTreeMap<String, usize>,
     /// Jobs whose status a late request wrote last: the next write corrects it.
     overwritten: BTreeSet<String>,
-    /// Jobs whose status is behind, and since when.
-    stale: BTreeMap<String, Millis>,
+    /// Jobs whose status is behind, since when it has said the same, and what.
+    stale: BTreeMap<String, (Millis, (u64, u64))>,
     violation: Option<Violation>,
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Replica {
     in_flight: BTreeMap<u64, Request>,
     counts: [usize; 4],
     next_request: u64,
+    /// The engine was restarted, and requests of before are in flight.
+    drains: bool,
     /// When the next resync begins; never where it is off.
     next_resync: Option<Millis>,
     /// How far its clock is ahead.
@@ -66,6 +68,7 @@ impl Replica {
             in_flight: BTreeMap::new(),
             counts: [0; 4],
             next_request: 0,
+            drains: false,
             next_resync: resyncs.then_some(RESYNC),
             clock: SignedDuration::ZERO,
             turn_at: None,
@@ -113,7 +116,9 @@ impl Replica {
             self.next_resync = Some(now + RESYNC / self.engine.resync_slices());
             self.engine.resync(clock);
         }
-        if self.term.is_some() {
+        // What was sent before a restart may yet change what the lists have shown.
+        self.drains &= !self.in_flight.is_empty();
+        if self.term.is_some() && !self.drains {
             self.act(clock, &mut turned);
         }
         turned.again = self.next_turn(now, clock);
@@ -136,6 +141,7 @@ impl Replica {
     pub(crate) fn restart(&mut self) -> Vec<Scope> {
         self.engine.restart();
         self.inbox.clear();
+        self.drains = true;
         let pods = self
             .streams
             .keys()
@@ -172,11 +178,11 @@ impl Replica {
         if !self.inbox.is_empty() || !self.responses.is_empty() {
             return now + 1;
         }
-        if self.engine.has_more_nodes() && self.counts[0] < MAX_IN_FLIGHT[0] && self.term.is_some() {
+        if self.engine.has_more_nodes() && self.counts[0] < MAX_IN_FLIGHT[0] && self.term.is_some() && !self.drains {
             return now + 1;
         }
-        // A replica that does not lead decides nothing, so no moment of its engine matters.
-        let wake = self.engine.next_wake().filter(|_| self.term.is_some());
+        // A replica that does not lead, or waits for earlier requests, decides nothing: no moment of its engine matters.
+        let wake = self.engine.next_wake().filter(|_| self.term.is_some() && !self.drains);
         let left = wake.map(|wake| wake.duration_since(clock).as_millis());
         let left = left.map_or(LONGEST_SLEEP, |left| {
             (Millis::try_from(left).unwrap_or(0) + 1).min(LONGEST_SLEEP)

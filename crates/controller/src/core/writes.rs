@@ -130,6 +130,11 @@ impl Writes {
         self.counts.get(&class).copied().unwrap_or(0) < class.max_in_flight()
     }
 
+    /// Whether no call is in flight.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
     pub(super) fn send(&mut self, request: Request) {
         let (class, lost) = (request.class(), request.lost());
         let (client, agent, metrics) = (self.client.clone(), self.agent.clone(), self.metrics.clone());

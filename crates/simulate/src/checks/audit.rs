@@ -124,8 +124,9 @@ impl Checks {
             let done = self.done.get(&job.uid).map_or(0, |done| done.len() as u64);
             let real = (done, self.at_work(&job.uid, api).len() as u64);
             if shown != real {
-                let since = self.stale.get(&job.uid).copied().unwrap_or(now);
-                stale.insert(job.uid.clone(), since);
+                let known = self.stale.get(&job.uid).filter(|(_, said)| *said == shown);
+                let since = known.map_or(now, |(since, _)| *since);
+                stale.insert(job.uid.clone(), (since, shown));
                 if since + STALE < now {
                     return Some(Violation {
                         invariant: Invariant::StatusStale,

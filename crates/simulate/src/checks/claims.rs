@@ -13,6 +13,9 @@ use crate::queue::Millis;
 /// the order of a node back that it takes for unresponsive.
 const UNSEEN: Millis = 60_000;
 
+/// A request arrives within this time, or late.
+const ON_ITS_WAY: Millis = 5_000;
+
 /// A job's claims on one node, taken together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Claimed {
@@ -206,7 +209,9 @@ impl Checks {
             return Vec::new();
         };
         let times_out = info.times_out_after;
-        let in_time = |since: Millis| times_out.is_none_or(|after| now < since + after && self.clock_stepped < since);
+        // An order that was on its way when the clock stepped has the time of before.
+        let stepped = self.clock_stepped + ON_ITS_WAY;
+        let in_time = |since: Millis| times_out.is_none_or(|after| now < since + after && stepped < since);
         let mut nodes = self.at_work(uid, api);
         nodes.retain(|(node, since)| {
             let is_stray = self.strays.contains(&(uid.to_owned(), node.clone()));
