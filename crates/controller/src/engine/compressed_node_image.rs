@@ -3,10 +3,11 @@
 //! but a few of them are at rest.
 //!
 //! Looking decompresses it ([`CompressedNodeImage::as_ref`]); code that looked at many, or is done with one, compresses it
-//! again ([`CompressedNodeImage::compress`]). Metadata and the uids of owners are at hand either way.
+//! again ([`CompressedNodeImage::compress`]). Metadata, and hashes of owners and of final results, are at hand either way:
+//! most changes of a NodeImage are found to bring nothing new without looking at what was there before.
 
 use std::cell::OnceCell;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use kube::core::ObjectMeta;
 use larder_api::{NodeImage, NodeImageSpec, NodeImageStatus};
@@ -21,6 +22,10 @@ struct Kept {
     metadata: ObjectMeta,
     /// Hashes of the uids of all owners of entries.
     owners: Box<[u64]>,
+    /// Hashes of the final results: image, version and phase.
+    results: Box<[u64]>,
+    /// Whether another agent writes the same status.
+    has_conflict: bool,
     /// Spec and status as compressed JSON; none while they differ from what is decompressed.
     compressed: Option<Box<[u8]>>,
     decompressed: OnceCell<Box<NodeImage>>,
@@ -46,6 +51,22 @@ impl CompressedNodeImage {
         self.kept.as_ref().is_some_and(|kept| kept.owners.contains(&hash))
     }
 
+    /// Whether there is a final result, or a conflict between agents, that was not there before.
+    pub(super) fn has_news(&self, before: &Self) -> bool {
+        let (Some(kept), Some(before)) = (&self.kept, &before.kept) else {
+            return false;
+        };
+        let is_new = |result: &u64| !before.results.contains(result);
+        kept.results.iter().any(is_new) || kept.has_conflict && !before.has_conflict
+    }
+
+    /// Whether an owner of an entry is not among the owners that were there before.
+    pub(super) fn names_others(&self, than: &Self) -> bool {
+        let owners = |image: &Self| image.kept.as_ref().map_or(Box::default(), |kept| kept.owners.clone());
+        let known = owners(than);
+        owners(self).iter().any(|owner| !known.contains(owner))
+    }
+
     /// The whole object.
     pub(super) fn as_ref(&self) -> Option<&NodeImage> {
         let kept = self.kept.as_ref()?;
@@ -53,25 +74,22 @@ impl CompressedNodeImage {
     }
 
     /// Puts another object in, and gives back the old one.
-    pub(super) fn replace(&mut self, object: NodeImage) -> Option<NodeImage> {
-        let before = self.take();
+    pub(super) fn replace(&mut self, object: NodeImage) -> Self {
         let tags = object.spec.images.values().flat_map(|image| &image.tags);
         let owners = tags.flat_map(|entry| &entry.owner_references);
         let owners = owners.filter_map(|owner| owner.uid.as_deref()).map(hash_of);
-        self.kept = Some(Box::new(Kept {
+        let status = object.status.as_ref();
+        let agent = status.and_then(|status| status.agent.as_ref());
+        let kept = Kept {
             metadata: object.metadata.clone(),
             owners: owners.collect(),
+            results: status.map(final_results).unwrap_or_default(),
+            has_conflict: agent.is_some_and(|agent| agent.conflicts_with.is_some()),
             compressed: None,
             decompressed: OnceCell::from(Box::new(object)),
-        }));
-        before
-    }
-
-    /// Takes the object out.
-    pub(super) fn take(&mut self) -> Option<NodeImage> {
-        let mut kept = *self.kept.take()?;
-        let decompressed = kept.decompressed.take();
-        Some(decompressed.map_or_else(|| kept.decompress(), |object| *object))
+        };
+        let kept = self.kept.replace(Box::new(kept));
+        Self { kept }
     }
 
     /// Changes the object, but not its metadata nor who owns its entries.
@@ -125,15 +143,25 @@ impl Kept {
     }
 }
 
-fn hash_of(uid: &str) -> u64 {
+fn final_results(status: &NodeImageStatus) -> Box<[u64]> {
+    let images = status.image_statuses.iter();
+    let results = images.flat_map(|(name, image)| image.tags.iter().map(move |result| (name, result)));
+    let ended = results.filter(|(_, result)| result.phase().is_final());
+    ended
+        .map(|(name, result)| hash_of((name, &result.tag, result.version(), &result.phase)))
+        .collect()
+}
+
+fn hash_of(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    uid.hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_api::node_image::ImageTagStatus;
     use serde_json::json;
 
     fn object() -> NodeImage {
@@ -155,7 +183,7 @@ mod tests {
     fn what_is_folded_up_is_found_again() {
         let mut image = CompressedNodeImage::default();
         assert!(image.is_none() && image.as_ref().is_none());
-        assert_eq!(image.replace(object()), None);
+        assert!(image.replace(object()).is_none());
         for _ in 0..2 {
             image.compress();
             assert_eq!(image.metadata(), Some(&object().metadata));
@@ -163,7 +191,7 @@ mod tests {
             assert_eq!(image.as_ref(), Some(&object()));
         }
         image.compress();
-        assert_eq!(image.replace(NodeImage::default()), Some(object()));
+        assert_eq!(image.replace(NodeImage::default()).as_ref(), Some(&object()));
         assert!(!image.may_name("job"));
     }
 
@@ -175,8 +203,36 @@ mod tests {
         image.change(|object| object.spec.images.clear());
         image.compress();
         assert!(image.as_ref().unwrap().spec.images.is_empty());
-        image.compress();
-        assert!(image.take().unwrap().spec.images.is_empty());
-        assert!(image.is_none());
+    }
+
+    #[test]
+    fn a_result_is_news_once() {
+        let image_of = |object: NodeImage| {
+            let mut image = CompressedNodeImage::default();
+            image.replace(object);
+            image
+        };
+        let (mut waiting, mut again, mut conflict) = (object(), object(), object());
+        let result = |object: &mut NodeImage, change: &dyn Fn(&mut ImageTagStatus)| {
+            let images = &mut object.status.as_mut().unwrap().image_statuses;
+            change(&mut images.get_mut("nginx").unwrap().tags[0]);
+        };
+        result(&mut waiting, &|result| result.phase = "Waiting".to_owned());
+        result(&mut again, &|result| result.version = Some(4));
+        let agent = conflict.status.as_mut().unwrap().agent.as_mut().unwrap();
+        agent.conflicts_with = Some("another".to_owned());
+        let [known, waiting, again, conflict] = [object(), waiting, again, conflict].map(image_of);
+        assert!(!known.has_news(&image_of(object())));
+        assert!(known.has_news(&waiting) && !waiting.has_news(&known));
+        assert!(again.has_news(&known));
+        assert!(conflict.has_news(&known) && !known.has_news(&conflict));
+    }
+
+    #[test]
+    fn an_owner_that_left_is_noticed() {
+        let (mut known, mut empty) = (CompressedNodeImage::default(), CompressedNodeImage::default());
+        known.replace(object());
+        empty.replace(NodeImage::default());
+        assert!(known.names_others(&empty) && !empty.names_others(&known) && !known.names_others(&known));
     }
 }

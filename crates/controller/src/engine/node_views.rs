@@ -14,6 +14,7 @@ use larder_planner::select::{NodeTraits, SelectBy};
 use larder_planner::task::NodeTask;
 use larder_planner::{Block, Heard, NodeKey, NodeView};
 
+use super::compressed_node_image::CompressedNodeImage;
 use super::credentials::Sealing;
 use super::jobs::Running;
 use super::nodes::{NodeChange, NodeRecord};
@@ -26,12 +27,16 @@ impl Engine {
         let Some((before, change)) = self.nodes.observe_image(node, object, from_write) else {
             return;
         };
-        self.record_results(node, before.as_ref(), now);
+        self.record_results(node, &before, now);
         self.nodes.forget_texts(node, |owner| {
             KindId::of_reference(owner).is_some_and(|kind| kind.kind().quotes_nodes)
         });
         self.node_changed(node, &change, now);
-        self.show_to_former_jobs(node, before.as_ref(), now);
+        // Jobs that own entries still were shown the node, unless selections were looked at.
+        let others_owned = |record: &NodeRecord| before.names_others(&record.image);
+        if matches!(change, NodeChange::Reselect) || self.nodes.get(node).is_some_and(others_owned) {
+            self.show_to_former_jobs(node, &before, now);
+        }
         self.queue.node(node);
         self.nodes.compress_later(node);
     }
@@ -41,9 +46,9 @@ impl Engine {
         if self.nodes.get(node).is_none() {
             return;
         }
-        let before = self.nodes.image_gone(node);
+        let before = self.nodes.image_gone(node).unwrap_or_default();
         self.reselect_node(node, now);
-        self.show_to_former_jobs(node, before.as_ref(), now);
+        self.show_to_former_jobs(node, &before, now);
         self.queue.node(node);
     }
 
@@ -112,8 +117,8 @@ impl Engine {
     }
 
     /// Shows a node to jobs that owned an entry of it and do not select it any more: when the entry is gone, so is the slot.
-    fn show_to_former_jobs(&mut self, node: &NodeKey, before: Option<&NodeImage>, now: Timestamp) {
-        let mut jobs = self.owners_in(before);
+    fn show_to_former_jobs(&mut self, node: &NodeKey, before: &CompressedNodeImage, now: Timestamp) {
+        let mut jobs = self.owners_in(before.as_ref());
         if let Some(record) = self.nodes.get(node) {
             jobs.retain(|job| !record.jobs.contains(job));
         }

@@ -208,7 +208,7 @@ impl Nodes {
         node: &NodeKey,
         mut object: NodeImage,
         from_write: bool,
-    ) -> Option<(Option<NodeImage>, NodeChange)> {
+    ) -> Option<(CompressedNodeImage, NodeChange)> {
         forget_needless(&mut object.metadata);
         let uid = object.metadata.uid.as_ref();
         if uid.is_some_and(|uid| self.gone.contains(uid)) {
@@ -266,17 +266,17 @@ impl Nodes {
     }
 
     /// The NodeImage is gone. Gives it back.
-    pub(super) fn image_gone(&mut self, node: &NodeKey) -> Option<NodeImage> {
+    pub(super) fn image_gone(&mut self, node: &NodeKey) -> Option<CompressedNodeImage> {
         let record = self.records.get_mut(node)?;
         record.unshare_labels();
         record.ahead_of_watch = false;
-        let gone = record.image.take();
+        let gone = std::mem::take(&mut record.image);
         self.gone
-            .extend(gone.as_ref().and_then(|gone| gone.metadata.uid.clone()));
+            .extend(gone.metadata().and_then(|metadata| metadata.uid.clone()));
         if GONE < self.gone.len() {
             self.gone.pop_front();
         }
-        gone
+        Some(gone)
     }
 
     /// Forgets a node that has neither a Node nor a NodeImage.

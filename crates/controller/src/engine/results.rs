@@ -9,6 +9,7 @@ use larder_model::{ImageRef, Phase, Reason};
 use larder_planner::NodeKey;
 use larder_planner::order::claim_view;
 
+use super::compressed_node_image::CompressedNodeImage;
 use super::events::{FAILED, NewEvent, SUCCEEDED};
 use super::{Engine, JobId};
 
@@ -33,14 +34,14 @@ impl NewResult {
 
 impl Engine {
     /// Takes in what is new in a node's results.
-    pub(super) fn record_results(&mut self, node: &NodeKey, before: Option<&NodeImage>, now: Timestamp) {
-        let (Some(before), Some(after)) = (before, self.nodes.get(node).and_then(|record| record.image.as_ref()))
-        else {
+    pub(super) fn record_results(&mut self, node: &NodeKey, before: &CompressedNodeImage, now: Timestamp) {
+        let record = self.nodes.get(node).filter(|record| record.image.has_news(before));
+        let Some(after) = record.and_then(|record| record.image.as_ref()) else {
             return;
         };
-        if before.status == after.status {
+        let Some(before) = before.as_ref() else {
             return;
-        }
+        };
         let (results, subject) = (new_results(before, after), node_reference(after));
         if let Some(other) = conflicts_with(after).filter(|_| conflicts_with(before).is_none()) {
             self.events.record_duplicate_agent(&subject, other);
