@@ -5,7 +5,11 @@
 
 use std::path::Path;
 
-use larder_e2e::{Cluster, SOON};
+use kube::api::{Api, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use larder_api::NodeImage;
+use larder_e2e::{Cluster, SOON, TestNode};
 use larder_testkit::image::Recipe;
 use larder_testkit::{Auth, Registry, wait_for, wait_until};
 use serde_json::{Value, json};
@@ -30,6 +34,13 @@ async fn assert_succeeds(cluster: &Cluster, job: &str) {
         "{status:?}\n{}",
         cluster.logs()
     );
+}
+
+/// A client with the permissions of a node's agent.
+async fn client_of(node: &TestNode) -> Client {
+    let config = Kubeconfig::read_from(&node.kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    Client::try_from(config.unwrap()).unwrap()
 }
 
 async fn restore(cluster: &Cluster) {
@@ -58,21 +69,12 @@ async fn no_login_is_sent_while_the_node_policy_is_not_enforced() {
     .unwrap_or_else(|error| panic!("{error}\n{}", cluster.logs()));
     cluster.nodes[1].agent.freeze().unwrap();
     let own = cluster.node_image("node-0").await.status.unwrap().agent.unwrap();
-    let forged = json!({ "status": { "agent": { "publicKey": own.public_key } } }).to_string();
-    let patch = [
-        "patch",
-        "nodeimage",
-        "node-1",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &forged,
-    ];
-    let attacker = &cluster.nodes[0].kubeconfig;
+    let forged = Patch::Merge(json!({ "status": { "agent": { "publicKey": own.public_key } } }));
+    let as_node_0 = Api::<NodeImage>::all(client_of(&cluster.nodes[0]).await);
     wait_for(
         SOON,
         "the API server to let another node's status be written",
-        async || cluster.kubectl_as(attacker, &patch).await,
+        async || as_node_0.patch_status("node-1", &PatchParams::default(), &forged).await,
     )
     .await
     .unwrap();
