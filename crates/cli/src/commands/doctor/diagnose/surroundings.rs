@@ -197,11 +197,11 @@ pub(super) fn rights(facts: &Facts) -> Area {
 fn lacking(facts: &Facts, account: &str, lacks: &Seen<Vec<String>>) -> Option<Finding> {
     let lacks = lacks.as_ref().ok()?;
     let gate_off = super::controller::gate_is_off(facts);
-    // Without jobs no Secret has to be read, and the chart leaves the right out.
+    // Without jobs no Secret has to be read, and the chart leaves out what is for that alone.
     let lacks: Vec<&str> = lacks
         .iter()
         .map(String::as_str)
-        .filter(|right| !(gate_off && right.ends_with(" secrets")))
+        .filter(|right| !(gate_off && is_only_for_secrets(right)))
         .collect();
     if lacks.is_empty() {
         return None;
@@ -214,6 +214,19 @@ fn lacking(facts: &Facts, account: &str, lacks: &Seen<Vec<String>>) -> Option<Fi
     let account = format!("{}/{account}", facts.system.namespace);
     let says = format!("The ServiceAccount {account} may not {}.{secrets}", names(&lacks));
     Some(Finding::problem(says, RIGHTS))
+}
+
+/// A right that the controller needs only where it reads Secrets.
+fn is_only_for_secrets(right: &str) -> bool {
+    let resource = right.split(' ').nth(1).unwrap_or_default();
+    let resource = resource.split('.').next().unwrap_or_default();
+    let only = [
+        "secrets",
+        "serviceaccounts",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+    ];
+    only.contains(&resource)
 }
 
 fn capital(sentence: &str) -> String {

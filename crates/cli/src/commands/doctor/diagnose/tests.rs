@@ -170,7 +170,7 @@ fn agent(facts: &mut Facts, change: impl Fn(&mut Agent)) {
     "controller", Level::Note, "The pod larder-controller-1 of the controller is not ready: CrashLoopBackOff."
 )]
 #[case::gate_off(
-    |facts: &mut Facts| { facts.system.controllers.as_mut().unwrap()[0].gate_off = true; facts.rights.controller = Ok(vec!["get secrets".into()]); },
+    |facts: &mut Facts| { facts.system.controllers.as_mut().unwrap()[0].gate_off = true; facts.rights.controller = Ok(vec!["get secrets".into(), "impersonate serviceaccounts".into(), "watch validatingadmissionpolicies.admissionregistration.k8s.io".into()]); },
     "controller", Level::Problem, "The feature gate ImagePullJobGate is off: no job is served."
 )]
 #[case::paused(

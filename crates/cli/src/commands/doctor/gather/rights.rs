@@ -44,22 +44,29 @@ struct Question {
 
 pub(super) async fn rights(client: &Client, namespace: &str, accounts: &Accounts) -> Rights {
     let (controller, agent, own) = futures::join!(
-        lacking(client, namespace, CONTROLLER, &accounts.controller),
-        lacking(client, namespace, AGENT, &accounts.agent),
+        lacking(client, namespace, CONTROLLER, &accounts.controller, accounts),
+        lacking(client, namespace, AGENT, &accounts.agent, accounts),
         own(client)
     );
     Rights { controller, agent, own }
 }
 
 /// What an account lacks of the rules of its role.
-async fn lacking(client: &Client, namespace: &str, role: &str, account: &str) -> Seen<Vec<String>> {
+async fn lacking(
+    client: &Client,
+    namespace: &str,
+    role: &str,
+    account: &str,
+    accounts: &Accounts,
+) -> Seen<Vec<String>> {
     let settings = Settings {
         namespace: namespace.to_owned(),
         ..Settings::default()
     };
     let manifests = larder_access::manifests(&settings);
     let objects = manifests.iter().flat_map(|manifest| &manifest.objects);
-    let questions: Vec<Question> = objects.flat_map(|object| rules(object, role)).collect();
+    let questions = objects.flat_map(|object| rules(object, role));
+    let questions: Vec<Question> = questions.map(|question| question.about(accounts)).collect();
     let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
     let user = format!("system:serviceaccount:{namespace}:{account}");
     let groups = [
@@ -153,6 +160,14 @@ fn rules(role: &Value, account: &str) -> Vec<Question> {
 }
 
 impl Question {
+    /// The same with the names that the accounts have in this cluster.
+    fn about(mut self, accounts: &Accounts) -> Self {
+        if self.resource == "serviceaccounts" && self.name.as_deref() == Some(AGENT) {
+            self.name = Some(accounts.agent.clone());
+        }
+        self
+    }
+
     fn attributes(&self) -> ResourceAttributes {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource.to_owned(), Some(subresource.to_owned())),
@@ -214,6 +229,20 @@ mod tests {
         let lease = lease.unwrap();
         assert_eq!(lease.name.as_deref(), Some(CONTROLLER));
         assert_eq!(lease.namespace.as_deref(), Some("larder-system"));
+    }
+
+    #[test]
+    fn the_agents_account_is_asked_for_by_the_name_that_it_has() {
+        let accounts = Accounts {
+            controller: "keeper".to_owned(),
+            agent: "hand".to_owned(),
+        };
+        let questions = of(CONTROLLER).into_iter().map(|question| question.about(&accounts));
+        let impersonate: Vec<Option<String>> = questions
+            .filter(|question| question.verb == "impersonate")
+            .map(|question| question.name)
+            .collect();
+        assert_eq!(impersonate, [Some("hand".to_owned())]);
     }
 
     #[test]
