@@ -155,6 +155,31 @@ fn entries_refer_to_the_credentials_that_their_owners_may_use() {
     assert_eq!(with(None), ["old"]);
 }
 
+/// Without the login that it needs, a node would fail for good.
+#[test]
+fn nothing_is_claimed_whose_credentials_are_withheld() {
+    let object = claimed_by(&["a"]);
+    let campaigns = [job("a"), job("b")];
+    let order = claim();
+    let desired = desired_spec(&NodeSpecInput {
+        node: NODE,
+        object: &object,
+        bytes: 0,
+        owners: ["a", "b"]
+            .into_iter()
+            .zip(campaigns.iter().map(|campaign| Known::Selects.state(campaign)))
+            .collect(),
+        orders: vec![("b", &order)],
+        withheld: ["b"].into(),
+        progress_seconds: None,
+        credentials: None,
+        occupancy: None,
+        now: at(100),
+    });
+    assert_eq!(claims_in(&desired.spec), ["a"], "what was claimed before stays");
+    assert_eq!(desired.refused, [("b".to_owned(), Reason::NodePolicyNotEnforced)]);
+}
+
 fn known() -> impl Strategy<Value = Known> {
     prop_oneof![
         Just(Known::Unknown),
