@@ -80,6 +80,7 @@ pub(super) struct Lease {
 }
 
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one pod")]
 pub(super) struct Pod {
     pub(super) name: String,
     pub(super) node: Option<String>,
