@@ -4,6 +4,7 @@
 //! time, each with a time limit, and at most one for an object. Nothing is written unless this replica may
 //! ([`Leadership::may_write`]), and a new term begins with a list of everything.
 
+mod forbidden_log;
 pub(crate) mod metrics;
 mod policy_watch;
 pub(crate) mod watches;

@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use super::forbidden_log::ForbiddenLog;
 use crate::engine::Engine;
 
 /// How a call ended.
@@ -27,7 +28,7 @@ struct CallLabels {
     outcome: CallOutcome,
 }
 
-/// What the core counts. Clones share the numbers.
+/// What the core counts, and of which forbidden calls it has warned. Clones share the numbers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     calls: Family<CallLabels, Counter>,
@@ -39,6 +40,7 @@ pub struct Metrics {
     longest_turn: Gauge<f64, AtomicU64>,
     restores: Counter,
     withheld: Gauge,
+    pub(super) forbidden: ForbiddenLog,
 }
 
 impl Default for Metrics {
@@ -54,6 +56,7 @@ impl Default for Metrics {
             longest_turn: Gauge::default(),
             restores: Counter::default(),
             withheld: Gauge::default(),
+            forbidden: ForbiddenLog::default(),
         }
     }
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, error, warn};
 
 use super::metrics::{CallOutcome, Metrics};
@@ -232,11 +232,14 @@ async fn call<T>(
         Ok(Ok(value)) => CallResult::Done(value),
         Ok(Err(kube::Error::Api(status))) if status.is_not_found() => CallResult::Absent,
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
-            warn!(
-                call = what,
-                message = status.message,
-                "the API server does not let the controller do this"
-            );
+            if let Some(calls) = metrics.forbidden.warning_due(what, Instant::now()) {
+                warn!(
+                    call = what,
+                    calls,
+                    message = status.message,
+                    "the API server does not let the controller do this"
+                );
+            }
             CallResult::Forbidden(status.message.clone())
         }
         Ok(Err(kube::Error::Api(status))) if (400..500).contains(&status.code) && status.code != 429 => {
