@@ -12,7 +12,7 @@ use larder_model::{ImageRef, Reason};
 use crate::campaign::Campaign;
 use crate::checks_and_aliases::{JobOnNode, apply_checks_and_aliases};
 use crate::occupancy::{Demand, Occupancy, Room, namespace_of, sandbox_owner};
-use crate::retention::{self, Owner, sweep};
+use crate::retention::{self, HandWrittenEnds, Owner, sweep};
 use crate::task::NodeTask;
 
 /// Everything that decides what a NodeImage's spec should be.
@@ -36,6 +36,8 @@ pub struct NodeSpecInput<'a> {
     pub progress_seconds: Option<i32>,
     /// What credentials entries may refer to. None: the node can be sent no credentials, and entries keep what they have.
     pub credentials: Option<BTreeMap<EntryKey, Credentials>>,
+    /// When pulls of entries without owners were seen to have ended.
+    pub hand_written_ends: &'a HandWrittenEnds,
     /// The time.
     pub now: Timestamp,
 }
@@ -153,6 +155,7 @@ pub fn desired_spec(input: &NodeSpecInput<'_>) -> DesiredSpec {
         input.object,
         spec,
         |entry, reference| owner(input, entry, reference),
+        input.hand_written_ends,
         input.now,
     );
     let mut spec = swept.spec;

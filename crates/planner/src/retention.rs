@@ -3,10 +3,13 @@
 //! - An entry of jobs stays while one of them runs, and its time to live begins when the last of them ended.
 //! - A pinned entry stays until the last job that pins it is deleted.
 //! - A job that is deleted, that no longer selects the node, or that asks for another image now, is taken off its entry.
-//! - An entry that somebody wrote by hand has a time to live of its own, from the end of its pull.
+//! - An entry that somebody wrote by hand has a time to live of its own, from the moment when the controller sees that its
+//!   pull ended ([`HandWrittenEnds`]): the node's time of that is of another clock.
 //! - Owners of kinds that nobody here knows are kept as they are.
 //!
 //! Everything that is due leaves in one write.
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -58,6 +61,39 @@ pub struct Sweep {
     pub next: Option<Timestamp>,
 }
 
+/// When it was seen that the pulls of entries without owners had ended, by the clock of the one who saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HandWrittenEnds(BTreeMap<(String, String), (i64, Timestamp)>);
+
+impl HandWrittenEnds {
+    /// Nothing was seen.
+    pub const NONE: Self = Self(BTreeMap::new());
+
+    /// Takes in a NodeImage as it is seen at `now`.
+    pub fn observe(&mut self, object: &NodeImage, now: Timestamp) {
+        let mut ends = BTreeMap::new();
+        for (name, image) in &object.spec.images {
+            for entry in image.tags.iter().filter(|entry| entry.owner_references.is_empty()) {
+                let status = object.result(name, &entry.tag);
+                let ended =
+                    status.is_some_and(|status| status.version() == entry.version && status.completion_time.is_some());
+                if ended {
+                    let key = (name.clone(), entry.tag.clone());
+                    let known = self.0.get(&key).filter(|(version, _)| *version == entry.version);
+                    let end = known.copied().unwrap_or((entry.version, now));
+                    ends.insert(key, end);
+                }
+            }
+        }
+        self.0 = ends;
+    }
+
+    fn of(&self, name: &str, entry: &ImageTagSpec) -> Option<Timestamp> {
+        let (version, end) = self.0.get(&(name.to_owned(), entry.tag.clone()))?;
+        (*version == entry.version).then_some(*end)
+    }
+}
+
 /// Which image and tag an owner is asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
@@ -73,6 +109,7 @@ pub fn sweep(
     object: &NodeImage,
     spec: NodeImageSpec,
     owner: impl Fn(Entry<'_>, &ObjectReference) -> Owner,
+    hand_written: &HandWrittenEnds,
     now: Timestamp,
 ) -> Sweep {
     let node = object.metadata.name.as_deref().unwrap_or_default();
@@ -87,6 +124,7 @@ pub fn sweep(
             let status = object.result(name, &entry.tag);
             let owners = owners.next().unwrap_or_default();
             let mut keeper = Keeper {
+                ended: hand_written.of(name, entry),
                 entry,
                 status,
                 node,
@@ -152,6 +190,8 @@ fn sandbox_of(entry: &ImageTagSpec, owners: &[Owner]) -> Option<(Timestamp, i64,
 struct Keeper<'a> {
     entry: &'a mut ImageTagSpec,
     status: Option<&'a ImageTagStatus>,
+    /// When its pull was seen to have ended, if nobody owns it.
+    ended: Option<Timestamp>,
     node: &'a str,
     now: Timestamp,
     /// Owners that are deleted leave now, all of them.
@@ -228,13 +268,8 @@ impl Keeper<'_> {
 
     /// An entry that nobody owns lives its own time after its pull ended.
     fn hand_written_stays(&mut self) -> bool {
-        let status = self.status.filter(|status| status.version() == self.entry.version);
-        let Some(end) = status.and_then(|status| status.completion_time.as_ref()) else {
-            return true;
-        };
         let ttl = SignedDuration::from_secs(self.entry.pull_policy.ttl_seconds_after_finished.into());
-        let due = later(end.0, ttl);
-        !self.is_due(due)
+        self.ended.is_none_or(|end| !self.is_due(later(end, ttl)))
     }
 
     /// Whether the node still owes an owner its answer.

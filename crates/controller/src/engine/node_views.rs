@@ -24,7 +24,7 @@ use crate::kinds::KindId;
 impl Engine {
     /// Takes in a NodeImage, from the watch or from a write.
     pub(super) fn observe_image(&mut self, node: &NodeKey, object: NodeImage, from_write: bool, now: Timestamp) {
-        let Some((before, change)) = self.nodes.observe_image(node, object, from_write) else {
+        let Some((before, change)) = self.nodes.observe_image(node, object, from_write, now) else {
             return;
         };
         self.record_results(node, &before, now);

@@ -10,6 +10,7 @@ use larder_model::Reason;
 use larder_planner::NodeKey;
 use larder_planner::node_spec::{DesiredSpec, NodeSpecInput, Order, OwnerState, desired_spec};
 use larder_planner::progress::{OrderResult, Step};
+use larder_planner::retention::HandWrittenEnds;
 use serde_json::{Value, json};
 use tracing::warn;
 
@@ -226,6 +227,7 @@ impl Engine {
         target: Option<&SealTarget>,
         now: Timestamp,
     ) -> NodeSpecInput<'a> {
+        static NO_ENDS: HandWrittenEnds = HandWrittenEnds::NONE;
         let record = self.nodes.get(node);
         let orders = record.into_iter().flat_map(|record| &record.orders);
         let orders: Vec<(&str, &Order)> = orders
@@ -263,6 +265,7 @@ impl Engine {
             orders,
             withheld,
             progress_seconds: i32::try_from(progress_seconds).ok(),
+            hand_written_ends: record.map_or(&NO_ENDS, |record| &record.hand_written_ends),
             now,
         }
     }

@@ -13,6 +13,7 @@ use larder_planner::NodeKey;
 use larder_planner::dialect::{self, Fleet};
 use larder_planner::node_spec::Order;
 use larder_planner::occupancy::Occupancy;
+use larder_planner::retention::HandWrittenEnds;
 
 use super::compressed_node_image::CompressedNodeImage;
 use super::node_writes::{NodeWrite, WriteState};
@@ -43,6 +44,8 @@ pub(super) struct NodeRecord {
     pub(super) status_writes: u32,
     /// Who occupies a NodeImage that is crowded.
     pub(super) occupancy: Option<Box<Occupancy>>,
+    /// When pulls of entries without owners were seen to have ended.
+    pub(super) hand_written_ends: HandWrittenEnds,
     /// A hand-written entry was denied with the credentials it had; its Secrets are read again after this moment.
     pub(super) denied: Option<Timestamp>,
 }
@@ -208,6 +211,7 @@ impl Nodes {
         node: &NodeKey,
         mut object: NodeImage,
         from_write: bool,
+        now: Timestamp,
     ) -> Option<(CompressedNodeImage, NodeChange)> {
         forget_needless(&mut object.metadata);
         let uid = object.metadata.uid.as_ref();
@@ -244,6 +248,9 @@ impl Nodes {
         record.share_labels();
         record.ahead_of_watch = from_write;
         record.measure();
+        if let Some(object) = record.image.as_ref() {
+            record.hand_written_ends.observe(object, now);
+        }
         let change = if relabelled || leaving || before.is_none() {
             NodeChange::Reselect
         } else {
@@ -271,6 +278,7 @@ impl Nodes {
         record.unshare_labels();
         record.ahead_of_watch = false;
         let gone = std::mem::take(&mut record.image);
+        record.hand_written_ends = HandWrittenEnds::default();
         self.gone
             .extend(gone.metadata().and_then(|metadata| metadata.uid.clone()));
         if GONE < self.gone.len() {

@@ -82,6 +82,7 @@ fn desired(object: &NodeImage, bytes: usize, jobs: &[(&str, Known, Option<Order>
         withheld: BTreeSet::new(),
         progress_seconds: Some(2),
         credentials: None,
+        hand_written_ends: &HandWrittenEnds::NONE,
         now: at(100),
     })
 }
@@ -144,6 +145,7 @@ fn entries_refer_to_the_credentials_that_their_owners_may_use() {
             withheld: BTreeSet::new(),
             progress_seconds: None,
             credentials,
+            hand_written_ends: &HandWrittenEnds::NONE,
             now: at(100),
         };
         desired_spec(&input).spec.images["nginx"].tags[0].credentials.clone()

@@ -9,6 +9,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::node_spec::{DesiredSpec, NodeSpecInput, Order, OwnerState, desired_spec};
+use crate::retention::HandWrittenEnds;
 use crate::task::{TaskImage, Tasks};
 use crate::view::samples::{at, campaign};
 
@@ -70,6 +71,7 @@ impl Node {
             withheld: BTreeSet::new(),
             progress_seconds: Some(2),
             credentials: None,
+            hand_written_ends: &HandWrittenEnds::default(),
             now: at(0),
         });
         self.object.spec = spec;

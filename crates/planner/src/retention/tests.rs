@@ -90,7 +90,15 @@ fn swept(object: &NodeImage, owners: &[(&str, Owner)], seconds: i64) -> Sweep {
             .cloned()
             .unwrap_or(Owner::Unknown)
     };
-    sweep(object, object.spec.clone(), owner, at(seconds))
+    // What the node says ended at second 5, by its own clock, is seen at once.
+    sweep(object, object.spec.clone(), owner, &seen_at(object, 5), at(seconds))
+}
+
+/// What is known of a NodeImage that was first seen at this moment.
+fn seen_at(object: &NodeImage, seconds: i64) -> HandWrittenEnds {
+    let mut ends = HandWrittenEnds::default();
+    ends.observe(object, at(seconds));
+    ends
 }
 
 fn stays(sweep: &Sweep) -> bool {
@@ -238,6 +246,23 @@ fn an_entry_that_somebody_wrote_has_its_own_time(
     }
 }
 
+/// A board without a battery boots in 1970; another one is a year ahead.
+#[rstest]
+#[case::far_behind(Timestamp::UNIX_EPOCH)]
+#[case::far_ahead(at(365 * 86_400))]
+fn the_clock_of_a_node_says_nothing_about_how_long_an_entry_stays(#[case] completion_time: Timestamp) {
+    let mut object = by_hand(Some(Phase::Succeeded));
+    let images = &mut object.status.as_mut().unwrap().image_statuses;
+    images.get_mut("nginx").unwrap().tags[0].completion_time = Some(Time(completion_time));
+    let mut ends = seen_at(&object, 10);
+    ends.observe(&object, at(20));
+    let owner = |_: Entry<'_>, _: &ObjectReference| Owner::Unknown;
+    let swept = |seconds| sweep(&object, object.spec.clone(), owner, &ends, at(seconds));
+    assert!(stays(&swept(39)));
+    assert_eq!(swept(39).next, Some(at(40)));
+    assert!(!stays(&swept(40)), "30 s after its end was first seen");
+}
+
 #[test]
 fn a_hand_written_entry_whose_version_was_raised_waits_for_the_new_pull() {
     let mut object = by_hand(Some(Phase::Succeeded));
@@ -355,11 +380,17 @@ fn when_the_entry_of_a_deleted_job_leaves_those_deleted_since_leave_with_it(
         let number: usize = reference.uid.as_ref().unwrap().parse().unwrap();
         Owner::Gone(at(noticed[number]))
     };
-    let before = sweep(&object, object.spec.clone(), owner, at(noticed[0]));
+    let before = sweep(
+        &object,
+        object.spec.clone(),
+        owner,
+        &HandWrittenEnds::NONE,
+        at(noticed[0]),
+    );
     assert_eq!(
         (before.spec.images.len(), before.next),
         (noticed.len(), Some(at(noticed[0] + 1)))
     );
-    let after = sweep(&object, object.spec.clone(), owner, at(gone));
+    let after = sweep(&object, object.spec.clone(), owner, &HandWrittenEnds::NONE, at(gone));
     assert_eq!((after.spec.images.len(), after.next), (0, None));
 }
