@@ -10,8 +10,8 @@ use larder_api::progress::JobProgress;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_model::Reason;
 use larder_planner::dialect::Dialect;
-pub use larder_planner::explain::Explanation;
 use larder_planner::explain::names_fleet_limit;
+pub use larder_planner::explain::{ExplainedState, Explanation};
 use larder_planner::kruise::{PullJobs, list};
 use larder_planner::kubeedge::PrePullJobs;
 use larder_planner::kubeedge::explain::after_the_end as ended_prepull;
@@ -167,7 +167,10 @@ pub fn children(list: &ImageListPullJob) -> Result<Vec<ImagePullJob>, NotServed>
 
 /// A job without a status was seen by no controller: nobody is served, whatever the reason would be.
 fn not_seen_yet(found: &mut [(String, Explanation)]) {
-    for (_, explanation) in found.iter_mut().filter(|(_, said)| said.state == "Waiting") {
+    for (_, explanation) in found
+        .iter_mut()
+        .filter(|(_, said)| said.state == ExplainedState::Waiting)
+    {
         "No controller has looked at the job yet; see that larder-controller runs."
             .clone_into(&mut explanation.sentence);
     }
@@ -176,14 +179,14 @@ fn not_seen_yet(found: &mut [(String, Explanation)]) {
 /// A job that ended waits for nothing, and its entries on the nodes may be gone.
 fn after_the_end(explanation: &mut Explanation, failed: bool) {
     match explanation.state {
-        "Succeeded" | "Failed" | "NotSelected" => {}
+        ExplainedState::Succeeded | ExplainedState::Failed | ExplainedState::NotSelected => {}
         _ if failed => {
-            explanation.state = "Failed";
+            explanation.state = ExplainedState::Failed;
             "Failed before the job ended; what the node said of it has been cleaned up."
                 .clone_into(&mut explanation.sentence);
         }
         _ => {
-            explanation.state = "Succeeded";
+            explanation.state = ExplainedState::Succeeded;
             explanation.reason = None;
             "The job has ended, and this node is none of those that failed.".clone_into(&mut explanation.sentence);
         }

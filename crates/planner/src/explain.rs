@@ -11,12 +11,49 @@ use crate::view::ClaimView;
 /// What is to be said about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// One word: `Succeeded`, `Failed`, `Pulling`, `Ordered`, `Queued` (on the node), `Waiting`, `Blocked`, `NotSelected`.
-    pub state: &'static str,
+    /// Where it stands.
+    pub state: ExplainedState,
     /// Why it failed or waits.
     pub reason: Option<Reason>,
     /// A sentence for people.
     pub sentence: String,
+}
+
+/// Where a node stands, in one word. Those that need attention come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ExplainedState {
+    /// It could not get what was asked for.
+    Failed,
+    /// Something keeps it from taking part.
+    Blocked,
+    /// The order is being written, or the node has not taken it up.
+    Ordered,
+    /// It pulls.
+    Pulling,
+    /// The node has the order and has not begun.
+    Queued,
+    /// Its turn has not come.
+    Waiting,
+    /// It has what was asked for.
+    Succeeded,
+    /// The job is not for it.
+    NotSelected,
+}
+
+impl ExplainedState {
+    /// The word, on which scripts rely.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "Failed",
+            Self::Blocked => "Blocked",
+            Self::Ordered => "Ordered",
+            Self::Pulling => "Pulling",
+            Self::Queued => "Queued",
+            Self::Waiting => "Waiting",
+            Self::Succeeded => "Succeeded",
+            Self::NotSelected => "NotSelected",
+        }
+    }
 }
 
 impl Progress {
@@ -24,22 +61,30 @@ impl Progress {
     pub fn explain(&self, node: &str, now: Timestamp) -> Explanation {
         let Some(indexed) = self.nodes.get(node) else {
             let sentence = "The job does not select this node.".to_owned();
-            return say("NotSelected", None, sentence);
+            return say(ExplainedState::NotSelected, None, sentence);
         };
         let (state, derived) = (&indexed.state, indexed.derived);
         match derived.bucket {
             Bucket::Outside => say(
-                "NotSelected",
+                ExplainedState::NotSelected,
                 None,
                 "The job does not select this node any more.".into(),
             ),
-            Bucket::Succeeded => say("Succeeded", None, self.success(derived.wake)),
-            Bucket::Failed(reason) => say("Failed", Some(reason), failure(state, reason, derived.wake)),
+            Bucket::Succeeded => say(ExplainedState::Succeeded, None, self.success(derived.wake)),
+            Bucket::Failed(reason) => say(
+                ExplainedState::Failed,
+                Some(reason),
+                failure(state, reason, derived.wake),
+            ),
             Bucket::Active => at_work(state, now),
             Bucket::Waiting(reason) => match (reason, derived.turn) {
-                (_, Some(_)) => say("Waiting", reason, self.queued(node)),
-                (Some(reason), None) => say("Blocked", Some(reason), waits(state, reason, derived.wake, now)),
-                (None, None) => say("Waiting", None, "Waits for its turn.".into()),
+                (_, Some(_)) => say(ExplainedState::Waiting, reason, self.queued(node)),
+                (Some(reason), None) => say(
+                    ExplainedState::Blocked,
+                    Some(reason),
+                    waits(state, reason, derived.wake, now),
+                ),
+                (None, None) => say(ExplainedState::Waiting, None, "Waits for its turn.".into()),
             },
         }
     }
@@ -109,7 +154,7 @@ pub fn names_fleet_limit(message: &str) -> bool {
     message.contains(FLEET_LIMIT)
 }
 
-fn say(state: &'static str, reason: Option<Reason>, sentence: String) -> Explanation {
+fn say(state: ExplainedState, reason: Option<Reason>, sentence: String) -> Explanation {
     Explanation {
         state,
         reason,
@@ -187,22 +232,28 @@ fn sentence_case(text: &str) -> String {
 
 fn at_work(state: &NodeState, now: Timestamp) -> Explanation {
     if let (Some(Pending::HandOut(_)), _) | (_, None) = (state.pending, state.view.claim) {
-        return say("Ordered", None, "The order is being written.".into());
+        return say(ExplainedState::Ordered, None, "The order is being written.".into());
     }
     let Some(claim) = state.view.claim else {
-        return say("Ordered", None, "The order is being written.".into());
+        return say(ExplainedState::Ordered, None, "The order is being written.".into());
     };
     let seconds = now.duration_since(claim.handed_out).as_secs().max(0);
     match claim.answer {
         Answer::Unanswered => {
             let text = format!("Was given the order {seconds} s ago; its agent has not taken it up yet.");
-            say("Ordered", None, text)
+            say(ExplainedState::Ordered, None, text)
         }
         Answer::Waiting(reason) => {
             let why = reason.map_or("Other pulls on this node come first.", Reason::advice);
-            say("Queued", reason, format!("The node has the order and waits. {why}"))
+            say(
+                ExplainedState::Queued,
+                reason,
+                format!("The node has the order and waits. {why}"),
+            )
         }
-        Answer::Pulling | Answer::Succeeded | Answer::Failed(_) => say("Pulling", None, pulling(claim, seconds)),
+        Answer::Pulling | Answer::Succeeded | Answer::Failed(_) => {
+            say(ExplainedState::Pulling, None, pulling(claim, seconds))
+        }
     }
 }
 
@@ -258,7 +309,10 @@ mod tests {
     )]
     fn says(#[case] view: NodeView, #[case] state: &str, #[case] sentence: &str) {
         let explanation = explain(view, 5);
-        assert_eq!((explanation.state, explanation.sentence.as_str()), (state, sentence));
+        assert_eq!(
+            (explanation.state.as_str(), explanation.sentence.as_str()),
+            (state, sentence)
+        );
     }
 
     #[test]
@@ -349,6 +403,6 @@ mod tests {
     #[test]
     fn a_node_that_is_not_selected_is_told_so() {
         let progress = Progress::new(campaign(1), at(0));
-        assert_eq!(progress.explain("stranger", at(0)).state, "NotSelected");
+        assert_eq!(progress.explain("stranger", at(0)).state, ExplainedState::NotSelected);
     }
 }

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use kube::Client;
 use larder_api::node_image::ImageTagStatus;
 use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
-use larder_controller::explain::{self, Explanation};
+use larder_controller::explain::{self, ExplainedState, Explanation};
 use larder_model::{ImageRef, Phase};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::args::{Cluster, Why};
 use crate::failure::Failure;
@@ -29,7 +29,8 @@ struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Row {
     node: String,
-    state: String,
+    #[serde(serialize_with = "word")]
+    state: ExplainedState,
     reason: Option<String>,
     explanation: String,
 }
@@ -44,7 +45,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Why) -> Result<(), Failure
         Job::List(list) => of_pull_jobs(&client, &jobs::children(&jobs, list), node).await?,
         Job::PrePull(job) => of_pre_pull_job(&client, job, node).await?,
     };
-    rows.sort_by_key(|row| (rank(&row.state), row.node.clone()));
+    rows.sort_by_key(|row| (row.state, row.node.clone()));
     let view = found.view();
     let answer = Answer {
         job: view.title(),
@@ -68,7 +69,7 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
         let image = (1 < jobs.len()).then_some(job.spec.image.as_str());
         let asked = found.into_iter().filter(|(name, said)| match node {
             Some(node) => name == node,
-            None => said.state != "NotSelected",
+            None => said.state != ExplainedState::NotSelected,
         });
         rows.extend(asked.map(|(name, said)| {
             let cause = fleet.node_image(&name).and_then(|object| cause_of(job, &said, object));
@@ -79,7 +80,7 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
     if let Some(node) = node.filter(|_| rows.is_empty()) {
         rows.push(Row {
             node: node.to_owned(),
-            state: "NotSelected".to_owned(),
+            state: ExplainedState::NotSelected,
             reason: None,
             explanation: "The node has no NodeImage yet; the controller makes one for each Node.".to_owned(),
         });
@@ -91,7 +92,7 @@ fn row(node: String, said: &Explanation, cause: Option<String>, image: Option<&s
     let explanation = cause::before(cause, &said.sentence);
     Row {
         node,
-        state: said.state.to_owned(),
+        state: said.state,
         reason: said.reason.map(|reason| reason.as_str().to_owned()),
         explanation: match image {
             Some(image) => format!("{image}: {explanation}"),
@@ -121,7 +122,7 @@ async fn of_pre_pull_job(client: &Client, job: &ImagePrePullJob, node: Option<&s
     }
     let asked = found.into_iter().filter(|(name, said)| match node {
         Some(node) => name == node,
-        None => said.state != "NotSelected",
+        None => said.state != ExplainedState::NotSelected,
     });
     let say = |(name, said): (String, Explanation)| {
         let failed = fleet
@@ -138,7 +139,7 @@ async fn of_pre_pull_job(client: &Client, job: &ImagePrePullJob, node: Option<&s
     if let Some(node) = node.filter(|_| rows.is_empty()) {
         rows.push(Row {
             node: node.to_owned(),
-            state: "NotSelected".to_owned(),
+            state: ExplainedState::NotSelected,
             reason: None,
             explanation: "The job did not select this node.".to_owned(),
         });
@@ -168,19 +169,8 @@ fn no_such_node(node: &str) -> Failure {
     ))
 }
 
-/// States that need attention come first.
-fn rank(state: &str) -> usize {
-    let order = [
-        "Failed",
-        "Blocked",
-        "Ordered",
-        "Pulling",
-        "Queued",
-        "Waiting",
-        "Succeeded",
-        "NotSelected",
-    ];
-    order.iter().position(|known| *known == state).unwrap_or(0)
+fn word<S: Serializer>(state: &ExplainedState, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(state.as_str())
 }
 
 const COLUMNS: [Column; 4] = [
@@ -200,7 +190,12 @@ fn shown(answer: &Answer, width: Option<usize>) -> Printable {
     }
     let row = |row: &Row| {
         let reason = row.reason.clone().unwrap_or_else(|| "-".to_owned());
-        vec![row.node.clone(), row.state.clone(), reason, row.explanation.clone()]
+        vec![
+            row.node.clone(),
+            row.state.as_str().to_owned(),
+            reason,
+            row.explanation.clone(),
+        ]
     };
     let rows: Vec<Vec<String>> = answer.nodes.iter().map(row).collect();
     fitted(&COLUMNS, &rows, width)
@@ -221,9 +216,10 @@ mod tests {
 
     #[test]
     fn what_needs_attention_comes_first() {
-        let mut states = vec!["NotSelected", "Succeeded", "Pulling", "Failed", "Blocked"];
-        states.sort_by_key(|state| rank(state));
-        assert_eq!(states, ["Failed", "Blocked", "Pulling", "Succeeded", "NotSelected"]);
+        use ExplainedState::{Blocked, Failed, NotSelected, Pulling, Succeeded};
+        let mut states = [NotSelected, Succeeded, Pulling, Failed, Blocked];
+        states.sort_unstable();
+        assert_eq!(states, [Failed, Blocked, Pulling, Succeeded, NotSelected]);
     }
 
     #[test]
@@ -234,7 +230,7 @@ mod tests {
         };
         let job = ImagePullJob::new("web", spec);
         let said = Explanation {
-            state: "Failed",
+            state: ExplainedState::Failed,
             reason: Some(Reason::NotFound),
             sentence: Reason::NotFound.advice().to_owned(),
         };
@@ -281,7 +277,7 @@ mod tests {
             message: None,
             nodes: vec![Row {
                 node: "a".into(),
-                state: "Failed".into(),
+                state: ExplainedState::Failed,
                 reason: Some("NotFound".into()),
                 explanation: "Check the name.".into(),
             }],

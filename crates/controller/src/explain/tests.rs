@@ -58,7 +58,7 @@ fn objects(result: Option<Value>) -> Objects {
 
 fn said(job: &ImagePullJob, objects: Objects) -> Vec<(String, &'static str, String)> {
     let found = nodes(job, objects, now()).unwrap();
-    let parts = |(node, said): (String, Explanation)| (node, said.state, said.sentence);
+    let parts = |(node, said): (String, Explanation)| (node, said.state.as_str(), said.sentence);
     found.into_iter().map(parts).collect()
 }
 
@@ -193,7 +193,10 @@ fn every_node_of_a_pre_pull_job_is_explained() {
         {"type": "Progressing", "status": "True", "reason": "Pulling", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
     ]});
     let found = prepull_nodes(&prepull(template, running), edge_objects(Some(pulling)), now()).unwrap();
-    let states: Vec<_> = found.iter().map(|(node, said)| (node.as_str(), said.state)).collect();
+    let states: Vec<_> = found
+        .iter()
+        .map(|(node, said)| (node.as_str(), said.state.as_str()))
+        .collect();
     assert_eq!(
         states,
         [
@@ -251,7 +254,7 @@ fn a_pre_pull_job_that_waits_for_a_secret_says_so(#[case] missing: &[&str], #[ca
     agent.public_key = Some("k".to_owned());
     let found = prepull_nodes(&prepull(template, json!({"phase": "InProgress"})), objects, now()).unwrap();
     assert_eq!(
-        (found[0].1.state, found[0].1.reason),
+        (found[0].1.state.as_str(), found[0].1.reason),
         ("Blocked", Some(larder_model::Reason::SecretMissing))
     );
     let sentence = &found[0].1.sentence;
@@ -274,7 +277,7 @@ fn a_job_that_waits_for_the_node_policy_says_so(
     agent.public_key = Some("k".to_owned());
     let status = json!({"phase": "InProgress", "reasons": reasons});
     let found = prepull_nodes(&prepull(template, status), objects, now()).unwrap();
-    assert_eq!((found[0].1.state, found[0].1.reason), (state, reason), "{found:?}");
+    assert_eq!((found[0].1.state.as_str(), found[0].1.reason), (state, reason), "{found:?}");
 }
 
 #[rstest]

@@ -10,7 +10,7 @@ use super::nodes::{Chosen, NodeRule, Unfit, unfit};
 use super::overriders::NO_VALID_IMAGE;
 use super::texts::{Event, NOT_EDGE, NOT_READY, NodePhase, PULLS_FAILED, TIMED_OUT, TURN_NEVER_CAME, no_such_node};
 use crate::dialect::NodeFacts;
-use crate::explain::Explanation;
+use crate::explain::{ExplainedState, Explanation};
 use crate::progress::Progress;
 use crate::secret::{SecretRef, UnusableSecrets};
 
@@ -26,7 +26,7 @@ pub fn explain(
     let node = &chosen.name;
     if let Some(unfit) = &chosen.unfit {
         return Explanation {
-            state: "Failed",
+            state: ExplainedState::Failed,
             reason: Some(unfit.reason()),
             sentence: with_advice(&unfit.text(node), Some(unfit.reason())),
         };
@@ -38,12 +38,12 @@ pub fn explain(
     let task = progress.campaign().tasks.of(node);
     let lacking = task.map(|task| unusable.among(&task.secrets())).unwrap_or_default();
     match said.state {
-        "Succeeded" => "Every image is there.".clone_into(&mut said.sentence),
+        ExplainedState::Succeeded => "Every image is there.".clone_into(&mut said.sentence),
         // The general advice speaks of the job's namespace, and this kind has none.
-        "Blocked" if said.reason == Some(Reason::SecretMissing) && !lacking.is_empty() => {
+        ExplainedState::Blocked if said.reason == Some(Reason::SecretMissing) && !lacking.is_empty() => {
             said.sentence = format!("Waits: {}.", unusable_secrets(lacking.all()));
         }
-        "Waiting" if lost => {
+        ExplainedState::Waiting if lost => {
             "Is not served: more nodes failed than failureTolerate allows.".clone_into(&mut said.sentence);
         }
         _ => {}
@@ -79,7 +79,7 @@ pub fn not_chosen(plan: &PrePull, known: Option<NodeFacts<'_>>) -> Explanation {
         Some(None) => "It has the right labels, but the job had chosen its nodes before; nobody is taken in later.",
     };
     Explanation {
-        state: "NotSelected",
+        state: ExplainedState::NotSelected,
         reason: None,
         sentence: sentence.to_owned(),
     }
@@ -91,14 +91,18 @@ pub fn after_the_end(status: &ImagePrePullJobStatus) -> Vec<(String, Explanation
         let text = node.reason.as_deref().filter(|reason| !reason.is_empty());
         let (state, reason, sentence) = match node.phase.as_deref() {
             Some(phase) if phase == NodePhase::Successful.as_str() => {
-                ("Succeeded", None, "Every image is there.".to_owned())
+                (ExplainedState::Succeeded, None, "Every image is there.".to_owned())
             }
             Some(phase) if phase == NodePhase::Failure.as_str() || phase == NodePhase::Unknown.as_str() => {
                 let reason = reason_of(status, node);
                 let text = text.unwrap_or("it failed; the status does not say why");
-                ("Failed", reason, with_advice(text, reason))
+                (ExplainedState::Failed, reason, with_advice(text, reason))
             }
-            _ => ("Waiting", None, "The job ended before its turn came.".to_owned()),
+            _ => (
+                ExplainedState::Waiting,
+                None,
+                "The job ended before its turn came.".to_owned(),
+            ),
         };
         let explanation = Explanation {
             state,
@@ -166,7 +170,7 @@ mod tests {
             Some(chosen) => explain(&fleet.run, &fleet.progress, chosen, &fleet.unusable, at(1)),
             None => not_chosen(&fleet.run.plan, candidates(&fleet.nodes).get(node).copied()),
         };
-        (said.state, said.sentence)
+        (said.state.as_str(), said.sentence)
     }
 
     #[test]
@@ -260,7 +264,7 @@ mod tests {
         node["nodeName"] = json!("a");
         let status = serde_json::from_value(json!({"phase": "Failure", "nodeStatus": [node]})).unwrap();
         let [(name, said)] = after_the_end(&status).try_into().unwrap();
-        assert_eq!((name.as_str(), said.state, said.reason), ("a", state, reason));
+        assert_eq!((name.as_str(), said.state.as_str(), said.reason), ("a", state, reason));
         let advice = reason.map(|reason| format!(" {}", reason.advice()));
         assert_eq!(said.sentence, format!("{sentence}{}", advice.unwrap_or_default()));
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use larder_api::{ImagePrePullJob, ImagePullJob};
-use larder_controller::explain;
+use larder_controller::explain::{self, ExplainedState};
 use larder_model::{ImageRef, Reason};
 use larder_planner::SecretRef;
 use larder_planner::kubeedge::PrePull;
@@ -90,14 +90,17 @@ impl PlanTargets {
         let objects = fleet.objects_for(job).await?;
         let found = explain::nodes(job, objects, now).map_err(|refused| Failure::wrong(refused.to_string()))?;
         self.list_image(&image);
-        for (node, said) in found.into_iter().filter(|(_, said)| said.state != "NotSelected") {
+        for (node, said) in found
+            .into_iter()
+            .filter(|(_, said)| said.state != ExplainedState::NotSelected)
+        {
             let target = self.nodes.entry(node).or_default();
             target.add(TargetImage {
                 image: image.clone(),
                 secrets: secrets.clone(),
                 checks: Vec::new(),
             });
-            if said.state == "Blocked" {
+            if said.state == ExplainedState::Blocked {
                 target.blocked = said.reason.map(Blocked::by);
             }
         }
