@@ -193,10 +193,6 @@ impl ImageRuntime for ContainerdRuntime {
         self.wait_shown(&doing, name, |shown| shown.is_some()).await
     }
 
-    async fn unalias(&self, name: &ImageRef) -> Result<(), RuntimeError> {
-        self.references().unalias(name).await
-    }
-
     async fn own_references(&self) -> Result<Vec<OwnReference>, RuntimeError> {
         self.references().list().await
     }

@@ -248,10 +248,6 @@ impl ImageRuntime for CriRuntime {
         Self::unsupported(format!("give {image} the name {name}"))
     }
 
-    async fn unalias(&self, _: &ImageRef) -> Result<(), RuntimeError> {
-        Ok(())
-    }
-
     async fn own_references(&self) -> Result<Vec<OwnReference>, RuntimeError> {
         Ok(Vec::new())
     }

@@ -275,16 +275,6 @@ impl ImageRuntime for FakeRuntime {
         holdings.alias(image, name).ok_or(RuntimeError::Missing { doing })
     }
 
-    async fn unalias(&self, name: &ImageRef) -> Result<(), RuntimeError> {
-        self.check("take back an alias", |capabilities| &capabilities.alias)?;
-        let mut holdings = self.lock();
-        holdings.trace.record(Call::Unalias(name.clone()));
-        if holdings.aliases.remove(name).is_some() {
-            holdings.images.remove(name);
-        }
-        Ok(())
-    }
-
     async fn own_references(&self) -> Result<Vec<OwnReference>, RuntimeError> {
         self.check_up("list own references")?;
         Ok(self.lock().own_references())

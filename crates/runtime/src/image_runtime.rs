@@ -1,6 +1,6 @@
 //! The one face that every runtime shows to the rest of Larder.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use larder_model::{Digest, ImageRef};
@@ -69,80 +69,10 @@ pub trait ImageRuntime: Send + Sync {
     /// [`RuntimeError::ForeignReference`].
     async fn alias(&self, image: &ImageRef, name: &ImageRef) -> Result<(), RuntimeError>;
 
-    /// Takes an alias back. A name that is gone, or is not ours, is left alone, and that is success.
-    async fn unalias(&self, name: &ImageRef) -> Result<(), RuntimeError>;
-
     /// The pins and aliases that we put there, now or in an earlier life of this process.
     async fn own_references(&self) -> Result<Vec<OwnReference>, RuntimeError>;
 
     /// Images that others delete or move. The stream ends when the runtime goes away; what happened meanwhile is found
     /// by [`list`](Self::list).
     async fn events(&self) -> Result<ImageEvents, RuntimeError>;
-}
-
-#[async_trait]
-impl<R: ImageRuntime + ?Sized> ImageRuntime for Arc<R> {
-    async fn capabilities(&self) -> Result<Capabilities, RuntimeError> {
-        (**self).capabilities().await
-    }
-
-    async fn version(&self) -> Result<RuntimeVersion, RuntimeError> {
-        (**self).version().await
-    }
-
-    async fn list(&self) -> Result<Vec<LocalImage>, RuntimeError> {
-        (**self).list().await
-    }
-
-    async fn status(&self, image: &ImageRef) -> Result<Option<LocalImage>, RuntimeError> {
-        (**self).status(image).await
-    }
-
-    async fn platform(&self, image: &ImageRef) -> Result<Option<Platform>, RuntimeError> {
-        (**self).platform(image).await
-    }
-
-    async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {
-        (**self).pull(request).await
-    }
-
-    async fn remove(&self, image: &ImageRef) -> Result<(), RuntimeError> {
-        (**self).remove(image).await
-    }
-
-    async fn image_fs(&self) -> Result<ImageFs, RuntimeError> {
-        (**self).image_fs().await
-    }
-
-    async fn progress(&self, image: &ImageRef) -> Result<Option<Progress>, RuntimeError> {
-        (**self).progress(image).await
-    }
-
-    async fn held_blobs(&self, blobs: &[Digest]) -> Result<Option<BTreeSet<Digest>>, RuntimeError> {
-        (**self).held_blobs(blobs).await
-    }
-
-    async fn pin(&self, image: &ImageRef) -> Result<(), RuntimeError> {
-        (**self).pin(image).await
-    }
-
-    async fn unpin(&self, image: &ImageRef) -> Result<(), RuntimeError> {
-        (**self).unpin(image).await
-    }
-
-    async fn alias(&self, image: &ImageRef, name: &ImageRef) -> Result<(), RuntimeError> {
-        (**self).alias(image, name).await
-    }
-
-    async fn unalias(&self, name: &ImageRef) -> Result<(), RuntimeError> {
-        (**self).unalias(name).await
-    }
-
-    async fn own_references(&self) -> Result<Vec<OwnReference>, RuntimeError> {
-        (**self).own_references().await
-    }
-
-    async fn events(&self) -> Result<ImageEvents, RuntimeError> {
-        (**self).events().await
-    }
 }

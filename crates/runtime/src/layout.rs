@@ -226,16 +226,6 @@ impl ImageRuntime for LayoutRuntime {
         self.change(move |index| index.alias(doing, &image, &name)).await
     }
 
-    async fn unalias(&self, name: &ImageRef) -> Result<(), RuntimeError> {
-        let name = name.clone();
-        self.change(move |index| {
-            index.unalias(&name);
-            Ok(())
-        })
-        .await?;
-        self.sweep().await
-    }
-
     async fn own_references(&self) -> Result<Vec<OwnReference>, RuntimeError> {
         self.with_files(|files, _| Ok(files.index()?.own_references())).await
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_model::{Digest, ImageRef};
+use larder_model::ImageRef;
 use larder_registry::{Credential, LoginServers};
 
 /// Annotation that every pull carries in its sandbox config. Key and value are OpenKruise's, its value included:
@@ -20,9 +20,6 @@ pub struct PullRequest {
     pub login_servers: LoginServers,
     /// What the runtime and its plugins get to see of the job.
     pub sandbox: Sandbox,
-    /// The manifest or index behind the reference, where the caller already asked the registry. It only helps
-    /// [`progress`](crate::ImageRuntime::progress) to tell pulls of one repository apart; the runtime resolves anew.
-    pub hint: Option<Digest>,
 }
 
 /// Labels and annotations of the pretended pod sandbox.
@@ -42,7 +39,6 @@ impl PullRequest {
             login_servers: LoginServers::default_for(&image),
             image,
             sandbox: Sandbox::default(),
-            hint: None,
         }
     }
 }

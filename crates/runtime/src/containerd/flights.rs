@@ -26,8 +26,8 @@ pub(super) struct Flights(Mutex<BTreeMap<u64, Flight>>);
 pub(super) struct Flight {
     pub(super) number: u64,
     pub(super) image: ImageRef,
-    /// The manifest or index the reference is known to point to.
-    pub(super) hint: Option<String>,
+    /// The manifest or index that the reference names, where it is one by digest.
+    pub(super) digest: Option<String>,
     /// When it began.
     pub(super) since: Moment,
     /// What the image consists of, once it is known.
@@ -44,13 +44,13 @@ pub(super) struct Found {
 
 impl Flights {
     /// Enters a pull. It leaves when the returned guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>, image: ImageRef, hint: Option<String>, since: Moment) -> FlightGuard {
+    pub(super) fn begin(self: &Arc<Self>, image: ImageRef, digest: Option<String>, since: Moment) -> FlightGuard {
         let mut flights = self.lock();
         let number = flights.last_key_value().map_or(0, |(last, _)| last + 1);
         let flight = Flight {
             number,
             image,
-            hint,
+            digest,
             since,
             found: None,
             complete: HashSet::new(),

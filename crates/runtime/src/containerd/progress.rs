@@ -40,9 +40,9 @@ impl<'a> Gauge<'a> {
 
     /// Enters a pull that is about to start. Asks nothing of the runtime: the pull must not wait for its gauge.
     pub(super) fn begin(&self, request: &PullRequest) -> FlightGuard {
-        let known = request.image.reference().digest().or(request.hint.as_ref());
+        let digest = request.image.reference().digest();
         self.flights
-            .begin(request.image.clone(), known.map(ToString::to_string), now())
+            .begin(request.image.clone(), digest.map(ToString::to_string), now())
     }
 
     /// How far the pull of this image is.
@@ -99,8 +99,8 @@ impl<'a> Gauge<'a> {
     }
 
     async fn find(&self, flight: &Flight, downloads: &Downloads) -> Result<Option<Found>, RuntimeError> {
-        if let Some(hint) = &flight.hint {
-            return self.resolve(hint).await;
+        if let Some(digest) = &flight.digest {
+            return self.resolve(digest).await;
         }
         if downloads.is_empty() {
             return Ok(None);

@@ -61,10 +61,6 @@ impl<'a> References<'a> {
         self.put(doing, own(name.canonical(), ALIAS, image, target)).await
     }
 
-    pub(super) async fn unalias(&self, name: &ImageRef) -> Result<(), RuntimeError> {
-        self.take_back(&name.canonical()).await
-    }
-
     /// Moves our pin and second names of an image to where its name points now.
     pub(super) async fn follow(&self, image: &ImageRef) -> Result<(), RuntimeError> {
         let doing = format!("move own references of {image}");

@@ -141,7 +141,6 @@ async fn a_foreign_name_is_not_overwritten() {
         fake.alias(&ours, &foreign).await,
         Err(RuntimeError::ForeignReference { .. })
     ));
-    fake.unalias(&foreign).await.unwrap();
     assert_eq!(fake.status(&foreign).await.unwrap(), before);
 }
 

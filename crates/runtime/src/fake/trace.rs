@@ -23,8 +23,6 @@ pub enum Call {
     Unpin(ImageRef),
     /// The first image got the second name.
     Alias(ImageRef, ImageRef),
-    /// An alias was taken back.
-    Unalias(ImageRef),
 }
 
 /// What a pull was given.

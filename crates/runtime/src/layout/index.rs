@@ -179,11 +179,6 @@ impl Index {
         Ok(())
     }
 
-    pub(super) fn unalias(&mut self, name: &ImageRef) {
-        self.manifests
-            .retain(|entry| entry.alias_of().is_none() || entry.image().as_ref() != Some(name));
-    }
-
     pub(super) fn own_references(&self) -> Vec<OwnReference> {
         let mut own = Vec::new();
         for entry in &self.manifests {

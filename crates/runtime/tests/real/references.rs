@@ -147,17 +147,6 @@ async fn an_alias_is_a_second_name_until_it_is_taken_back(#[case] version: Conta
     let own = node.runtime.own_references().await.unwrap();
     assert_eq!(own.len(), 1);
     assert_eq!((&own[0].purpose, &own[0].image), (&Purpose::Alias(alias.clone()), &app));
-
-    node.runtime.unalias(&alias).await.unwrap();
-    wait_until(DEADLINE, "the alias to go", async || {
-        node.runtime.status(&alias).await.unwrap().is_none()
-    })
-    .await
-    .unwrap();
-    assert!(
-        node.runtime.status(&app).await.unwrap().is_some(),
-        "only the alias goes, not the image"
-    );
 }
 
 #[rstest]
@@ -183,7 +172,6 @@ async fn names_of_others_stay_as_they_are(#[case] version: ContainerdVersion) {
 
     let error = node.runtime.alias(&app, &foreign).await.unwrap_err();
     assert!(matches!(error, RuntimeError::ForeignReference { .. }), "{error:?}");
-    node.runtime.unalias(&foreign).await.unwrap();
     assert_eq!(node.runtime.status(&foreign).await.unwrap(), before);
 }
 
@@ -227,7 +215,6 @@ async fn an_alias_that_somebody_pulled_for_himself_is_left_to_him(#[case] versio
         .unwrap();
 
     assert_eq!(node.runtime.own_references().await.unwrap(), []);
-    node.runtime.unalias(&name).await.unwrap();
     let error = node.runtime.alias(&app, &name).await.unwrap_err();
     assert!(matches!(error, RuntimeError::ForeignReference { .. }), "{error:?}");
     assert_eq!(node.runtime.status(&name).await.unwrap().unwrap().id, pulled.id);

@@ -79,8 +79,8 @@ async fn progress_grows_to_the_size_of_the_image(#[case] version: ContainerdVers
     );
 }
 
-/// Each pull shows its own total, whether the images share a repository or not. Where they do, and nobody knows which
-/// manifest is whose, nothing is better than a guess.
+/// Each pull shows its own total. Images of one repository are told apart by their digests; of tags nobody knows which
+/// manifest is whose, and nothing is better than a guess.
 #[rstest]
 #[case::v1_6(ContainerdVersion::V1_6)]
 #[case::v2(ContainerdVersion::V2)]
@@ -90,16 +90,14 @@ async fn pulls_at_once_are_told_apart(#[case] version: ContainerdVersion) {
     let (one, one_size, _) = slow.push(&Recipe::random(1, 1, 3 * MIB), "one", "v1").await;
     let (two, two_size, two_digest) = slow.push(&Recipe::random(5, 1, 4 * MIB), "two", "v1").await;
     let (sibling, sibling_size, sibling_digest) = slow.push(&Recipe::random(9, 1, 5 * MIB), "two", "v2").await;
+    let by_digest = |image: &ImageRef, digest: &Digest| ImageRef::parse(&format!("{}@{digest}", image.name())).unwrap();
+    let (two, sibling) = (by_digest(&two, &two_digest), by_digest(&sibling, &sibling_digest));
     let node = Node::start(version).await;
-    let hinted = |image: &ImageRef, digest: &Digest| PullRequest {
-        hint: Some(digest.clone()),
-        ..PullRequest::new(image.clone())
-    };
 
     let pulls = [
         start_pull(&node.runtime, PullRequest::new(one.clone())),
-        start_pull(&node.runtime, hinted(&two, &two_digest)),
-        start_pull(&node.runtime, hinted(&sibling, &sibling_digest)),
+        start_pull(&node.runtime, PullRequest::new(two.clone())),
+        start_pull(&node.runtime, PullRequest::new(sibling.clone())),
     ];
     for (name, size) in [(&one, one_size), (&two, two_size), (&sibling, sibling_size)] {
         let progress = progress_where(&node.runtime, name, |progress| ByteSize(0) < progress.done).await;
@@ -115,7 +113,7 @@ async fn pulls_at_once_are_told_apart(#[case] version: ContainerdVersion) {
 #[case::v1_6(ContainerdVersion::V1_6)]
 #[case::v2(ContainerdVersion::V2)]
 #[tokio::test]
-async fn a_shared_repository_without_hint_shows_the_right_total_or_none(#[case] version: ContainerdVersion) {
+async fn tags_of_a_shared_repository_show_the_right_total_or_none(#[case] version: ContainerdVersion) {
     let slow = SlowRegistry::start(MIB as u64).await;
     let (first, first_size, _) = slow.push(&Recipe::random(1, 1, 3 * MIB), "app", "v1").await;
     let (second, second_size, _) = slow.push(&Recipe::random(5, 1, 4 * MIB), "app", "v2").await;

@@ -56,8 +56,8 @@ async fn aliases(kind: RuntimeKind) {
 
     agrees(&support, &node.runtime.alias(&app, &alias).await);
     assert_eq!(node.has(&alias).await, support.is_yes());
-    node.runtime.unalias(&alias).await.unwrap();
-    assert_eq!(node.runtime.own_references().await.unwrap(), []);
+    let own = node.runtime.own_references().await.unwrap();
+    assert_eq!(own.len(), usize::from(support.is_yes()));
     assert!(node.has(&app).await);
     record_support(&node, kind, "aliases", &support).await;
 }
