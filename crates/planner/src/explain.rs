@@ -335,7 +335,7 @@ mod tests {
         }
         let campaign = campaign(1);
         let task = campaign.tasks.of("node").unwrap();
-        let no_room = crate::occupancy::room_for(&object, 40 * 1_024, None, &campaign, task).unwrap_err();
+        let no_room = crate::occupancy::claim_fits(&object, 40 * 1_024, None, &campaign, task).unwrap_err();
         let mut view = blocked(Reason::NodeFull, at(0));
         view.no_room = Some(Box::new(no_room));
         let mut progress = Progress::new(campaign, at(0));

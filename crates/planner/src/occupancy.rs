@@ -206,7 +206,7 @@ impl<'a> Room<'a> {
 
 /// Whether a NodeImage that takes so many bytes has room for a campaign's task. Who occupies it is counted where it is not
 /// known and matters.
-pub fn room_for(
+pub fn claim_fits(
     object: &NodeImage,
     bytes: usize,
     known: Option<&Occupancy>,

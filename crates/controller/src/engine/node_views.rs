@@ -8,7 +8,7 @@ use larder_api::contract::Answer;
 use larder_model::Reason;
 use larder_planner::campaign::{Campaign, SecretScope};
 use larder_planner::dialect::Relabelled;
-use larder_planner::occupancy::{NoRoom, room_for};
+use larder_planner::occupancy::{NoRoom, claim_fits};
 use larder_planner::report::NodeReport;
 use larder_planner::select::{NodeTraits, SelectBy};
 use larder_planner::task::NodeTask;
@@ -310,7 +310,7 @@ pub(super) fn needs_credentials(running: &Running, task: &NodeTask) -> bool {
 /// Why a node's NodeImage has no room for a campaign's task, if it has none.
 fn no_room(record: &NodeRecord, campaign: &Campaign, node: &NodeKey) -> Option<NoRoom> {
     let (object, task) = (record.living_image()?, campaign.tasks.of(node)?);
-    room_for(object, record.bytes, record.occupancy.as_deref(), campaign, task).err()
+    claim_fits(object, record.bytes, record.occupancy.as_deref(), campaign, task).err()
 }
 
 fn lacks_secret(running: &Running, task: &NodeTask) -> bool {

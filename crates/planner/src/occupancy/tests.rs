@@ -210,7 +210,7 @@ fn who_occupies_a_node_is_said(#[case] namespace: &str, #[case] want: &str) {
     node.claim(&big_jobs(3, 60 * KIB - 400));
     let late = job(namespace, "late", &["late:1".to_owned()], 60 * KIB - 9);
     let task = late.tasks.of("node-1").unwrap();
-    let no_room = room_for(&node.object, node.bytes(), None, &late, task).unwrap_err();
+    let no_room = claim_fits(&node.object, node.bytes(), None, &late, task).unwrap_err();
     assert_eq!(no_room.to_string(), want);
 }
 
@@ -231,7 +231,7 @@ fn entries_that_no_job_owns_are_named_as_such() {
     }
     let late = job("team", "late", &["late:1".to_owned()], 0);
     let task = late.tasks.of("node-1").unwrap();
-    let no_room = room_for(&node.object, node.bytes(), None, &late, task).unwrap_err();
+    let no_room = claim_fits(&node.object, node.bytes(), None, &late, task).unwrap_err();
     assert!(no_room.to_string().contains("by entries that no job owns"), "{no_room}");
 }
 

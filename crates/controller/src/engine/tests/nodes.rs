@@ -2,7 +2,7 @@
 
 use larder_api::contract::NODE_IMAGE_BYTES_MAX;
 use larder_planner::NodeKey;
-use larder_planner::occupancy::room_for;
+use larder_planner::occupancy::claim_fits;
 use rstest::rstest;
 
 use super::*;
@@ -33,7 +33,7 @@ fn an_object_is_measured_however_few_tags_it_has() {
         let object = record.image.as_ref().unwrap();
         let campaign = engine.jobs.running(engine.id("job")).unwrap().progress.campaign();
         let task = campaign.tasks.of("a").unwrap();
-        room_for(object, record.bytes, record.occupancy.as_deref(), campaign, task).is_err()
+        claim_fits(object, record.bytes, record.occupancy.as_deref(), campaign, task).is_err()
     };
     let small = object(1, Some("Succeeded"));
     engine.observe_image(&key, small.clone(), false, at(0));
