@@ -306,6 +306,8 @@ impl Nodes {
             record.jobs.clear();
             record.write = WriteState::default();
             record.ahead_of_watch = false;
+            // After the clock was set back, these moments would be in the future. The next list shows the results again.
+            record.hand_written_ends = HandWrittenEnds::default();
         }
     }
 
