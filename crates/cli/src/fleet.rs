@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use larder_api::names::EDGE_NODE_LABEL;
 use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_controller::explain::{Objects, holds_docker_configuration};
+use larder_planner::agent_nodes::{AgentNodes, NoAgent};
 use larder_planner::dialect;
 use larder_planner::kubeedge::nodes::{self, NoNodes};
 use larder_planner::kubeedge::{Before, Choice, PrePull};
@@ -21,12 +23,14 @@ pub(crate) struct Fleet {
     client: Client,
     nodes: Vec<Node>,
     node_images: Vec<NodeImage>,
+    agent_nodes: AgentNodes,
 }
 
 /// What an ImagePrePullJob looks at in a node.
 struct NodeFacts {
     labels: BTreeMap<String, String>,
     ready: bool,
+    no_agent: Option<NoAgent>,
 }
 
 impl<'a> From<&'a NodeFacts> for dialect::NodeFacts<'a> {
@@ -34,8 +38,25 @@ impl<'a> From<&'a NodeFacts> for dialect::NodeFacts<'a> {
         Self {
             labels: &node.labels,
             ready: node.ready,
+            no_agent: node.no_agent,
         }
     }
+}
+
+/// Which nodes have an agent, as the controller of the cluster is told it. Without the right to read its Deployment, or
+/// outside a cluster, the controller's default.
+pub(crate) async fn agent_nodes(client: &Client) -> AgentNodes {
+    let deployments: Api<Deployment> = Api::all(client.clone());
+    let controllers =
+        ListParams::default().labels("app.kubernetes.io/part-of=larder,app.kubernetes.io/component=controller");
+    let deployments = deployments.list(&controllers).await.map(|list| list.items);
+    let pods = deployments.unwrap_or_default().into_iter();
+    let pods = pods.filter_map(|deployment| deployment.spec?.template.spec);
+    let mut arguments = pods
+        .flat_map(|pod| pod.containers)
+        .flat_map(|container| container.args.unwrap_or_default());
+    let told = arguments.find_map(|argument| AgentNodes::parse(argument.strip_prefix("--agent-nodes=")?).ok());
+    told.unwrap_or_default()
 }
 
 impl Fleet {
@@ -45,10 +66,12 @@ impl Fleet {
         let all = ListParams::default();
         let (nodes, node_images) = futures::try_join!(nodes.list(&all), node_images.list(&all))
             .map_err(|error| Failure::from_api("reading nodes", &error))?;
+        let agent_nodes = agent_nodes(client).await;
         Ok(Self {
             client: client.clone(),
             nodes: nodes.items,
             node_images: node_images.items,
+            agent_nodes,
         })
     }
 
@@ -92,8 +115,17 @@ impl Fleet {
             let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
             let mut conditions = conditions.into_iter().flatten();
             let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
-            let labels = node.labels().clone();
-            (NodeKey::from(node.name_any()), NodeFacts { labels, ready })
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
+            let name = node.name_any();
+            let no_agent = self
+                .agent_nodes
+                .without_agent(&name, node.labels(), taints.unwrap_or_default());
+            let facts = NodeFacts {
+                labels: node.labels().clone(),
+                ready,
+                no_agent,
+            };
+            (NodeKey::from(name), facts)
         };
         self.nodes.iter().map(facts).collect()
     }
@@ -104,6 +136,7 @@ impl Fleet {
         let namespace = self.namespace_of(job);
         let mut objects = Objects {
             nodes: self.nodes.clone(),
+            agent_nodes: self.agent_nodes.clone(),
             node_images: self.node_images.clone(),
             ..Objects::default()
         };
@@ -123,6 +156,7 @@ impl Fleet {
     pub(crate) async fn objects_for_pre_pull(&self, job: &ImagePrePullJob) -> Objects {
         let mut objects = Objects {
             nodes: self.nodes.clone(),
+            agent_nodes: self.agent_nodes.clone(),
             node_images: self.node_images.clone(),
             ..Objects::default()
         };

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
 use larder_planner::SecretRef;
+use larder_planner::agent_nodes::AgentNodes;
 use larder_planner::secret::SecretNamespaces;
 use larder_telemetry::logs::LogFormat;
 use thiserror::Error;
@@ -82,6 +83,11 @@ pub struct Args {
     #[arg(long, env = "LARDER_AGENT_SERVICE_ACCOUNT", default_value = larder_access::AGENT, value_name = "NAME")]
     pub agent_service_account: String,
 
+    /// Where agents run, as JSON: a list with the nodeSelector, affinity and tolerations of each of their DaemonSets. Jobs
+    /// leave out all other nodes [default: all but Windows, Fargate and virtual nodes]
+    #[arg(long, env = "LARDER_AGENT_NODES", value_name = "JSON", value_parser = AgentNodes::parse)]
+    pub agent_nodes: Option<AgentNodes>,
+
     /// Which log lines: a level such as info, or target=level pairs with commas between them
     #[arg(long, env = "LARDER_LOG", default_value = LOG, value_name = "FILTER")]
     pub log: String,
@@ -122,6 +128,7 @@ impl Args {
             accept_unenforced_node_policy: self.accept_unenforced_node_policy,
             pre_pull_secret_namespaces: self.pre_pull_secret_namespaces()?,
             agent_account: self.agent_service_account.clone(),
+            agent_nodes: self.agent_nodes.clone().unwrap_or_default(),
             pause: self.pause,
         };
         Ok((settings, unknown))
@@ -141,6 +148,8 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use rstest::rstest;
 
     use super::*;
@@ -202,6 +211,24 @@ mod tests {
                 "{wrong}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn where_agents_run() {
+        let json = r#"[{"nodeSelector":{"pool":"big"},"tolerations":[{"operator":"Exists"}]}]"#;
+        let nodes = settings(&["--agent-nodes", json]).agent_nodes;
+        let big = [("pool".to_owned(), "big".to_owned())].into();
+        assert_eq!(nodes.without_agent("a", &big, &[]), None);
+        assert!(nodes.without_agent("a", &BTreeMap::new(), &[]).is_some());
+    }
+
+    #[rstest]
+    #[case::not_json("pool=big", "give a JSON list")]
+    #[case::misspelt(r#"[{"nodeselector":{}}]"#, "nodeselector")]
+    #[case::empty("[]", "no node would have an agent")]
+    fn agent_nodes_that_cannot_be_meant(#[case] json: &str, #[case] why: &str) {
+        let error = Args::try_parse_from(["larder-controller", "--agent-nodes", json]).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
     }
 
     #[test]

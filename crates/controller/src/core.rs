@@ -66,6 +66,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         accept_cloudcore: settings.accept_cloudcore,
         accept_unenforced_node_policy: settings.accept_unenforced_node_policy,
         cluster_job_secrets: settings.pre_pull_secret_namespaces.clone(),
+        agent_nodes: settings.agent_nodes.clone(),
     };
     let watched = (!settings.accept_unenforced_node_policy).then(|| client.clone());
     let (sender, events) = mpsc::channel(WATCH_EVENTS);

@@ -52,6 +52,7 @@ use std::num::NonZeroUsize;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
+use larder_planner::agent_nodes::AgentNodes;
 use larder_planner::node_policy::PolicyCheck;
 use larder_planner::secret::SecretNamespaces;
 
@@ -96,6 +97,8 @@ pub struct Limits {
     pub accept_unenforced_node_policy: bool,
     /// Secrets that jobs without a namespace may use.
     pub cluster_job_secrets: SecretNamespaces,
+    /// Which nodes have an agent.
+    pub agent_nodes: AgentNodes,
 }
 
 /// Everything the controller knows.
@@ -197,7 +200,7 @@ impl Engine {
     pub fn sizes(&self) -> Sizes {
         Sizes {
             slots: self.fleet_limit.taken(),
-            nodes: self.nodes.records().len(),
+            nodes: self.nodes.with_agent(),
             running_jobs: self.jobs.running_count(),
             dropped_events: self.events.dropped(),
         }

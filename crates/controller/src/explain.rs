@@ -9,6 +9,7 @@ use kube::Resource as _;
 use larder_api::progress::JobProgress;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_model::Reason;
+use larder_planner::agent_nodes::AgentNodes;
 use larder_planner::dialect::Dialect;
 use larder_planner::explain::names_fleet_limit;
 pub use larder_planner::explain::{ExplainedState, Explanation};
@@ -28,6 +29,8 @@ use crate::kinds::KindId;
 pub struct Objects {
     /// All Nodes.
     pub nodes: Vec<Node>,
+    /// Which of them have an agent.
+    pub agent_nodes: AgentNodes,
     /// All NodeImages.
     pub node_images: Vec<NodeImage>,
     /// The Pods of the job's namespace, where it has a podSelector.
@@ -137,6 +140,7 @@ fn explain<D: Dialect>(
     let mut engine = Engine::new(Limits {
         serve_jobs: true,
         accept_unenforced_node_policy: !seen.withheld,
+        agent_nodes: objects.agent_nodes,
         ..Limits::default()
     });
     let mut list = |kind: WatchKind, shown: Vec<WatchEvent>| {
@@ -179,7 +183,7 @@ fn not_seen_yet(found: &mut [(String, Explanation)]) {
 /// A job that ended waits for nothing, and its entries on the nodes may be gone.
 fn after_the_end(explanation: &mut Explanation, failed: bool) {
     match explanation.state {
-        ExplainedState::Succeeded | ExplainedState::Failed | ExplainedState::NotSelected => {}
+        ExplainedState::Succeeded | ExplainedState::Failed | ExplainedState::NoAgent | ExplainedState::NotSelected => {}
         _ if failed => {
             explanation.state = ExplainedState::Failed;
             "Failed before the job ended; what the node said of it has been cleaned up."

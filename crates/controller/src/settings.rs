@@ -4,12 +4,13 @@ use std::num::NonZeroUsize;
 
 use larder_access::AGENT;
 use larder_api::names::LARDER_NAMESPACE;
+use larder_planner::agent_nodes::AgentNodes;
 use larder_planner::secret::SecretNamespaces;
 
 use crate::feature_gates::FeatureGates;
 
 /// Everything that can be set. Nothing here is a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     /// Where its Lease is.
@@ -33,6 +34,8 @@ pub struct Settings {
     pub pre_pull_secret_namespaces: SecretNamespaces,
     /// The ServiceAccount of the agents, in the same namespace: the node policy is tried in its name.
     pub agent_account: String,
+    /// Which nodes have an agent. Jobs leave out the others.
+    pub agent_nodes: AgentNodes,
 }
 
 impl Settings {
@@ -49,6 +52,7 @@ impl Settings {
             accept_unenforced_node_policy: false,
             pre_pull_secret_namespaces: SecretNamespaces::All,
             agent_account: AGENT.to_owned(),
+            agent_nodes: AgentNodes::default(),
         }
     }
 

@@ -14,6 +14,7 @@ use larder_api::NodeImage;
 use larder_model::{ImageRef, Reason};
 use serde::Serialize;
 
+use crate::agent_nodes::NoAgent;
 use crate::campaign::Campaign;
 use crate::explain::Explanation;
 use crate::finish::End;
@@ -100,8 +101,8 @@ pub trait Dialect: Sized + Send + 'static {
     /// One sentence about what a job that ended has achieved, for an Event.
     fn achievement(object: &Self::Object, counts: StatusCounts) -> String;
 
-    /// Explains every node, also those that the job does not select. `nodes` are those that have a NodeImage, with what
-    /// Kubernetes knows of them.
+    /// Explains every node, also those that the job does not select. `nodes` are those that have a NodeImage or no agent,
+    /// with what Kubernetes knows of them.
     fn explain(
         run: &Self::Run,
         progress: &Progress,
@@ -181,7 +182,7 @@ pub enum Relabelled {
 
 /// The fleet, as a dialect looks at it when it plans a job.
 pub trait Fleet {
-    /// Every node that can pull.
+    /// Every node.
     fn nodes(&self) -> BTreeMap<NodeKey, NodeFacts<'_>>;
     /// The nodes on which a job has an entry, and their NodeImages.
     fn claimed_by(&self, uid: &str) -> Vec<(NodeKey, &NodeImage)>;
@@ -194,4 +195,6 @@ pub struct NodeFacts<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// Whether its condition `Ready` is `True`.
     pub ready: bool,
+    /// Why it has no agent, if it has none.
+    pub no_agent: Option<NoAgent>,
 }

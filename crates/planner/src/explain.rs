@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use larder_api::contract::Answer;
 use larder_model::{ByteSize, Reason};
 
+use crate::agent_nodes::NoAgent;
 use crate::node_state::{Bucket, NodeState, Pending};
 use crate::progress::{Hold, NoLogin, Progress};
 use crate::view::ClaimView;
@@ -36,6 +37,8 @@ pub enum ExplainedState {
     Waiting,
     /// It has what was asked for.
     Succeeded,
+    /// The job leaves it out, because it has no agent.
+    NoAgent,
     /// The job is not for it.
     NotSelected,
 }
@@ -51,8 +54,20 @@ impl ExplainedState {
             Self::Queued => "Queued",
             Self::Waiting => "Waiting",
             Self::Succeeded => "Succeeded",
+            Self::NoAgent => "NoAgent",
             Self::NotSelected => "NotSelected",
         }
+    }
+}
+
+impl Explanation {
+    /// Says of a node that the job leaves it out, because it has no agent.
+    pub fn without_agent(why: NoAgent) -> Self {
+        let sentence = format!(
+            "Left out: {}. The job neither waits for it nor fails because of it.",
+            why.sentence()
+        );
+        say(ExplainedState::NoAgent, Some(Reason::NodeUnsuitable), sentence)
     }
 }
 

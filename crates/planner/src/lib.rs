@@ -10,6 +10,7 @@
 //! | [`campaign`] | what is asked for? |
 //! | [`task`], [`secret`] | of one node? |
 //! | [`select`] | which nodes? |
+//! | [`agent_nodes`] | which of them have an agent? |
 //! | [`view`], [`report`] | what is known of one node? |
 //! | [`progress`] | where does the campaign stand, which node is next, which order is taken back? |
 //! | [`fleet`] | how do jobs share what the whole fleet may pull at once? |
@@ -31,6 +32,7 @@
 //! [`Progress`] is fed one node at a time and keeps its counts as it goes: what a change costs depends on the change,
 //! not on the size of the fleet.
 
+pub mod agent_nodes;
 pub mod campaign;
 pub mod checks_and_aliases;
 pub mod conditions;

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use larder_api::conditions::reasons;
 use larder_model::Reason;
 
+use crate::agent_nodes::{NoAgent, WithoutAgent};
 use crate::campaign::{Campaign, later};
 use crate::eta::EtaEstimator;
 use crate::node_state::{ACKNOWLEDGE, Bucket, Derived, NoResponse, NodeState, Pending, QueueClass};
@@ -87,6 +88,8 @@ pub struct Progress {
     pub(crate) failed: BTreeSet<NodeKey>,
     pub(crate) hold: Option<Hold>,
     pub(crate) no_logins: Vec<NoLogin>,
+    /// Nodes that the campaign would be for and that have no agent.
+    pub(crate) without_agent: WithoutAgent,
     /// Nodes wait for nothing but the fleet's limit.
     pub(crate) capped: bool,
     pub(crate) empty_since: Timestamp,
@@ -115,6 +118,7 @@ impl Progress {
             failed: BTreeSet::new(),
             hold: None,
             no_logins: Vec::new(),
+            without_agent: WithoutAgent::default(),
             capped: false,
             empty_since: started,
             eta: EtaEstimator::default(),
@@ -232,6 +236,16 @@ impl Progress {
     /// Notes for which images the job's Secrets are of no use.
     pub fn lacks_logins(&mut self, no_logins: Vec<NoLogin>) {
         self.no_logins = no_logins;
+    }
+
+    /// Notes that the campaign would be for a node if an agent ran there, or that it no longer is so. True if that is new.
+    pub fn leave_out(&mut self, node: &NodeKey, reason: Option<NoAgent>) -> bool {
+        self.without_agent.set(node, reason)
+    }
+
+    /// The nodes that the campaign would be for and that have no agent.
+    pub fn without_agent(&self) -> &WithoutAgent {
+        &self.without_agent
     }
 
     /// Notes whether the whole fleet's limit keeps nodes waiting; [`Self::decide`] does so by itself.

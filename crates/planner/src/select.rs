@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Taint, Toleration};
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use thiserror::Error;
 
@@ -58,6 +58,10 @@ enum Requirement {
     NotIn(String, BTreeSet<String>),
     Exists(String),
     DoesNotExist(String),
+    /// Only in node affinity: the label is a number above this one.
+    Gt(String, i64),
+    /// Only in node affinity: the label is a number below this one.
+    Lt(String, i64),
 }
 
 /// An operator that no Kubernetes knows.
@@ -95,7 +99,7 @@ impl Selection {
 }
 
 /// Kubernetes' own rule: an empty key with Exists tolerates everything, an empty effect every effect.
-fn tolerated(taint: &Taint, toleration: &Toleration) -> bool {
+pub(crate) fn tolerated(taint: &Taint, toleration: &Toleration) -> bool {
     let key = toleration.key.as_deref().unwrap_or_default();
     let effect = toleration.effect.as_deref().unwrap_or_default();
     if !effect.is_empty() && effect != taint.effect {
@@ -133,6 +137,20 @@ impl LabelRule {
         labels.chain(expressions).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Reads the expressions of one term of node affinity, which must all hold.
+    pub(crate) fn of_node_affinity<'a>(
+        expressions: impl IntoIterator<Item = &'a NodeSelectorRequirement>,
+    ) -> Result<Self, UnknownOperator> {
+        let expressions = expressions.into_iter().map(node_requirement);
+        expressions.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Labels that must not have these values.
+    pub(crate) fn none_of<'a>(unwanted: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let differs = |(key, value): (&str, &str)| Requirement::NotIn(key.to_owned(), [value.to_owned()].into());
+        Self(unwanted.into_iter().map(differs).collect())
+    }
+
     /// Whether every requirement holds; without any, everything matches.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| match requirement {
@@ -140,7 +158,27 @@ impl LabelRule {
             Requirement::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
             Requirement::Exists(key) => labels.contains_key(key),
             Requirement::DoesNotExist(key) => !labels.contains_key(key),
+            Requirement::Gt(key, limit) => number(labels, key).is_some_and(|value| *limit < value),
+            Requirement::Lt(key, limit) => number(labels, key).is_some_and(|value| value < *limit),
         })
+    }
+}
+
+fn number(labels: &BTreeMap<String, String>, key: &str) -> Option<i64> {
+    labels.get(key)?.parse().ok()
+}
+
+/// Node affinity knows two operators more than label selectors.
+fn node_requirement(expression: &NodeSelectorRequirement) -> Result<Requirement, UnknownOperator> {
+    let limit = || expression.values.iter().flatten().next()?.parse().ok();
+    match (expression.operator.as_str(), limit()) {
+        ("Gt", Some(limit)) => Ok(Requirement::Gt(expression.key.clone(), limit)),
+        ("Lt", Some(limit)) => Ok(Requirement::Lt(expression.key.clone(), limit)),
+        _ => requirement(&LabelSelectorRequirement {
+            key: expression.key.clone(),
+            operator: expression.operator.clone(),
+            values: expression.values.clone(),
+        }),
     }
 }
 

@@ -3,8 +3,8 @@ A DaemonSet of agents. Takes a dict:
   root, component
   runtime       paths of the container runtime on the nodes
   server        address of MetaServer; empty: the API server, with the pod's own token, which contains the node's name
-  nodeSelector, affinity, tolerations, resources
-  notOn         expressions of which one must hold: together they describe the nodes that are not for these agents
+  resources
+  placement     nodeSelector, affinity and tolerations, from larder.agentPlacements
 */}}
 {{- define "larder.agents" -}}
 {{- $values := .root.Values -}}
@@ -70,17 +70,7 @@ spec:
       {{- with $agent.dnsPolicy | default (ternary "Default" "" $hostNetwork) }}
       dnsPolicy: {{ . }}
       {{- end }}
-      nodeSelector:
-        kubernetes.io/os: linux
-        {{- with .nodeSelector }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-      affinity:
-        {{- include "larder.agentAffinity" (dict "affinity" .affinity "notOn" .notOn) | nindent 8 }}
-      {{- with .tolerations }}
-      tolerations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
+      {{- toYaml .placement | nindent 6 }}
       {{- $podContext := deepCopy $agent.podSecurityContext }}
       {{- with $agent.seLinuxOptions }}
       {{- $podContext = set $podContext "seLinuxOptions" . }}
@@ -204,6 +194,43 @@ spec:
         {{- with $agent.extraVolumes }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+{{- end }}
+
+{{/*
+Where agents run: nodeSelector, affinity and tolerations of the pods of each DaemonSet of agents, by component. The one
+definition of a node with an agent: the DaemonSets are rendered from it, and the controller is told it.
+*/}}
+{{- define "larder.agentPlacements" -}}
+{{- $agent := .Values.agent -}}
+{{- $kubeEdge := .Values.kubeEdge -}}
+{{- $linux := dict "kubernetes.io/os" "linux" -}}
+{{- /* An edge node has all labels of kubeEdge.nodeSelector, so another node lacks one of them. */ -}}
+{{- $edge := list -}}
+{{- if $kubeEdge.enabled -}}
+{{- range $key, $value := $kubeEdge.nodeSelector -}}
+{{- $edge = append $edge (dict "key" $key "operator" "NotIn" "values" (list $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- $placements := dict "agent" (dict
+      "nodeSelector" (merge dict $linux ($agent.nodeSelector | default dict))
+      "affinity" (include "larder.agentAffinity" (dict "affinity" $agent.affinity "notOn" $edge) | fromYaml)
+      "tolerations" ($agent.tolerations | default list)) -}}
+{{- if $kubeEdge.enabled -}}
+{{- $placements = set $placements "agent-edge" (dict
+      "nodeSelector" (merge dict $linux ($kubeEdge.nodeSelector | default dict))
+      "affinity" (include "larder.agentAffinity" (dict "affinity" $kubeEdge.affinity "notOn" list) | fromYaml)
+      "tolerations" ($kubeEdge.tolerations | default list)) -}}
+{{- end -}}
+{{- toYaml $placements -}}
+{{- end }}
+
+{{/* The same as the controller's setting, with the nodes whose agents are not installed by this chart. */}}
+{{- define "larder.agentNodes" -}}
+{{- $nodes := list -}}
+{{- range include "larder.agentPlacements" . | fromYaml -}}
+{{- $nodes = append $nodes . -}}
+{{- end -}}
+{{- toJson (concat $nodes .Values.controller.otherAgentNodes) -}}
 {{- end }}
 
 {{/*

@@ -70,6 +70,11 @@ impl Cluster {
         create(self.plane.access(), name, &json!({})).await;
     }
 
+    /// One more Node with these labels, on which nothing runs yet.
+    pub async fn create_labelled_node(&self, name: &str, labels: &Value) {
+        create(self.plane.access(), name, labels).await;
+    }
+
     /// Runtime and agent of a Node that is there, ready.
     pub async fn add_node(&mut self, name: &str) {
         self.join(name).await;

@@ -53,7 +53,8 @@ impl Cluster {
         self.find_node_image(node).await.unwrap()
     }
 
-    pub(crate) async fn find_node_image(&self, node: &str) -> Option<NodeImage> {
+    /// The same, if there is one.
+    pub async fn find_node_image(&self, node: &str) -> Option<NodeImage> {
         Api::<NodeImage>::all(self.client()).get_opt(node).await.unwrap()
     }
 }

@@ -1,5 +1,7 @@
 //! `larder why`: the planner's own explanation of each node of a job, from the objects in the API.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use kube::Client;
 use larder_api::node_image::ImageTagStatus;
@@ -198,7 +200,25 @@ fn shown(answer: &Answer, width: Option<usize>) -> Printable {
         ]
     };
     let rows: Vec<Vec<String>> = answer.nodes.iter().map(row).collect();
-    fitted(&COLUMNS, &rows, width)
+    let table = fitted(&COLUMNS, &rows, width);
+    match left_out(&answer.nodes) {
+        Some(sentence) => table.then(&Printable::line(&sentence)),
+        None => table,
+    }
+}
+
+/// How many nodes the job leaves out because they have no agent. Why, each of their rows says.
+fn left_out(rows: &[Row]) -> Option<String> {
+    let nodes: BTreeSet<&str> = rows
+        .iter()
+        .filter(|row| row.state == ExplainedState::NoAgent)
+        .map(|row| &*row.node)
+        .collect();
+    match nodes.len() {
+        0 => None,
+        1 => Some("1 node is left out because no agent runs there.".to_owned()),
+        number => Some(format!("{number} nodes are left out because no agent runs there.")),
+    }
 }
 
 #[expect(

@@ -75,7 +75,11 @@ impl Metrics {
             "Orders without a result, over all jobs",
             metrics.slots.clone(),
         );
-        registry.register("nodes", "Nodes that are known", metrics.nodes.clone());
+        registry.register(
+            "nodes",
+            "Nodes that have an agent, or are to have one",
+            metrics.nodes.clone(),
+        );
         registry.register("running_jobs", "ImagePullJobs that run", metrics.running_jobs.clone());
         registry.register(
             "dropped_events",

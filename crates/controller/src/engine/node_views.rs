@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use larder_api::NodeImage;
 use larder_api::contract::Answer;
 use larder_model::Reason;
+use larder_planner::agent_nodes::NoAgent;
 use larder_planner::campaign::{Campaign, SecretScope};
 use larder_planner::dialect::Relabelled;
 use larder_planner::occupancy::{NoRoom, claim_fits};
@@ -89,7 +90,17 @@ impl Engine {
         let Some(running) = self.jobs.running(job).filter(|running| running.knows_nodes()) else {
             return;
         };
-        let selected = selects(running, node, self.nodes.get(node));
+        let found = selects(running, node, self.nodes.get(node));
+        let no_agent = match found {
+            Selected::WithoutAgent(why) => Some(why),
+            Selected::Yes | Selected::No => None,
+        };
+        if let Some(running) = self.jobs.running_mut(job)
+            && running.progress.leave_out(node, no_agent)
+        {
+            self.queue.job(job);
+        }
+        let selected = found == Selected::Yes;
         let was_selected = match self.nodes.get_mut(node) {
             Some(record) if selected => !record.jobs.insert(job),
             Some(record) => record.jobs.remove(&job),
@@ -228,28 +239,42 @@ fn is_selected(campaign: &Campaign, job: JobId, node: &NodeKey, record: Option<&
     }
 }
 
+/// Whether a job selects a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Selected {
+    Yes,
+    No,
+    /// It would, but no agent runs there.
+    WithoutAgent(NoAgent),
+}
+
 /// Whether a running job selects a node. A node whose NodeImage is still to be made counts, or a job could end before the
 /// fleet is there.
-fn selects(running: &Running, node: &NodeKey, record: Option<&NodeRecord>) -> bool {
+fn selects(running: &Running, node: &NodeKey, record: Option<&NodeRecord>) -> Selected {
     let selection = &running.progress.campaign().selection;
+    let yes_or_no = |selected| if selected { Selected::Yes } else { Selected::No };
     if let SelectBy::Fixed(names) = &selection.by {
-        return names.contains(&**node);
+        return yes_or_no(names.contains(&**node));
     }
     let Some(record) = record else {
-        return false;
+        return Selected::No;
     };
     let no_labels = BTreeMap::new();
     let labels = match (record.living_metadata(), &record.facts) {
         (Some(metadata), _) => metadata.labels.as_ref(),
-        (None, Some(facts)) if record.has_node() => facts.labels.as_ref(),
-        (None, _) => return false,
+        (None, Some(facts)) => facts.labels.as_ref(),
+        (None, None) => return Selected::No,
     };
-    selection.selects(NodeTraits {
+    let selected = selection.selects(NodeTraits {
         name: node,
         labels: labels.unwrap_or(&no_labels),
         taints: record.facts.as_ref().map_or(&[], |facts| &facts.taints),
         runs_matching_pod: running.pods.as_ref().is_some_and(|pods| pods.contains_key(node)),
-    })
+    });
+    match record.no_agent {
+        Some(why) if selected => Selected::WithoutAgent(why),
+        Some(_) | None => yes_or_no(selected),
+    }
 }
 
 /// What keeps a node from taking part in a job. `sealing` says whether the node may be sent credentials.

@@ -162,8 +162,12 @@ impl Engine {
             };
             (write, in_flight)
         } else if record.image.is_none() {
+            // A Node without an agent stays known, so that jobs can say that they leave it out.
+            let is_node = record.facts.is_some();
             self.refuse_orders(node, now);
-            self.nodes.remove(node);
+            if !is_node {
+                self.nodes.remove(node);
+            }
             return None;
         } else {
             let written = self.patch(node, now);

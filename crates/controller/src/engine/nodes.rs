@@ -10,6 +10,7 @@ use larder_api::NodeImage;
 use larder_api::contract::json_bytes;
 use larder_api::names::FAKE_NODE_IMAGE_LABEL;
 use larder_planner::NodeKey;
+use larder_planner::agent_nodes::{AgentNodes, NoAgent};
 use larder_planner::dialect::{self, Fleet};
 use larder_planner::node_spec::Order;
 use larder_planner::occupancy::Occupancy;
@@ -31,6 +32,8 @@ const GONE: usize = 256;
 #[derive(Default)]
 pub(super) struct NodeRecord {
     pub(super) facts: Option<NodeFacts>,
+    /// Why the Node has no agent, if it has none.
+    pub(super) no_agent: Option<NoAgent>,
     pub(super) image: CompressedNodeImage,
     /// The NodeImage came back from a write of ours: the watch may still be behind it.
     ahead_of_watch: bool,
@@ -55,6 +58,8 @@ pub(super) struct NodeRecord {
 pub(super) struct Nodes {
     /// Boxed: the leaves of a tree are half empty, and a record is large.
     records: BTreeMap<NodeKey, Box<NodeRecord>>,
+    /// How many of them have no agent.
+    without_agent: usize,
     /// Nodes whose NodeImage is decompressed, in the order in which they were looked at.
     decompressed: VecDeque<NodeKey>,
     /// The uids of NodeImages that are gone, the latest last: the response to a write may still bring one back.
@@ -72,7 +77,7 @@ pub(super) enum NodeChange {
 }
 
 impl NodeRecord {
-    /// Whether Kubernetes has a node here that can pull.
+    /// Whether Kubernetes has a node here, and not only something that looks like one.
     pub(super) fn has_node(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| !facts.is_virtual)
     }
@@ -89,14 +94,15 @@ impl NodeRecord {
         metadata.filter(|metadata| metadata.deletion_timestamp.is_none())
     }
 
-    /// The Node, as a dialect looks at it; None where Kubernetes has no node that can pull.
+    /// The Node, as a dialect looks at it; None where Kubernetes has none.
     pub(super) fn dialect_facts(&self) -> Option<dialect::NodeFacts<'_>> {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
-        let facts = self.facts.as_ref().filter(|_| self.has_node())?;
+        let facts = self.facts.as_ref()?;
         let of_image = || self.image.metadata()?.labels.as_ref();
         Some(dialect::NodeFacts {
             labels: facts.labels.as_ref().or_else(of_image).unwrap_or(&NO_LABELS),
             ready: facts.ready,
+            no_agent: self.no_agent,
         })
     }
 
@@ -109,9 +115,10 @@ impl NodeRecord {
     }
 
     /// A NodeImage for this node, or the deletion of one without a node; None if neither is due. Says nothing about its
-    /// spec.
+    /// spec. A NodeImage whose node has lost its agent stays: somebody may have written entries into it.
     pub(super) fn lifecycle(&self, node: &NodeKey) -> Option<NodeWrite> {
         match (self.image.metadata(), self.has_node()) {
+            (None, true) if self.no_agent.is_some() => None,
             (None, true) => {
                 let mut object = NodeImage::new(node, larder_api::NodeImageSpec::default());
                 object.metadata.labels = self.facts.as_ref().and_then(|facts| facts.labels.clone());
@@ -171,6 +178,11 @@ impl Nodes {
         &self.records
     }
 
+    /// How many nodes have an agent, or are to have one.
+    pub(super) fn with_agent(&self) -> usize {
+        self.records.len() - self.without_agent
+    }
+
     pub(super) fn keys(&self) -> Vec<NodeKey> {
         self.records.keys().cloned().collect()
     }
@@ -187,16 +199,27 @@ impl Nodes {
     }
 
     /// Takes in a Node.
-    pub(super) fn observe_node(&mut self, facts: NodeFacts) -> (NodeKey, NodeChange) {
+    pub(super) fn observe_node(&mut self, facts: NodeFacts, agents: &AgentNodes) -> (NodeKey, NodeChange) {
+        static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
         let node = NodeKey::from(facts.name.as_str());
+        let labels = facts.labels.as_ref().unwrap_or(&NO_LABELS);
+        let no_agent = if facts.is_virtual {
+            Some(NoAgent::Virtual)
+        } else {
+            agents.without_agent(&node, labels, &facts.taints)
+        };
         let record = self.records.entry(node.clone()).or_default();
+        let moved = record.no_agent != no_agent;
+        self.without_agent += usize::from(no_agent.is_some());
+        self.without_agent -= usize::from(record.no_agent.is_some());
+        record.no_agent = no_agent;
         let before = record.facts.replace(facts);
         record.share_labels();
         let after = record.facts.as_ref();
         let taints = |facts: Option<&NodeFacts>| facts.map(|facts| facts.taints.clone());
         let change = if before.as_ref() == after {
             NodeChange::Nothing
-        } else if taints(before.as_ref()) != taints(after) || record.image.is_none() {
+        } else if moved || taints(before.as_ref()) != taints(after) || record.image.is_none() {
             NodeChange::Reselect
         } else {
             NodeChange::Seen
@@ -268,8 +291,11 @@ impl Nodes {
 
     /// The Node is gone. False if it was not known.
     pub(super) fn node_gone(&mut self, node: &NodeKey) -> bool {
-        let record = self.records.get_mut(node);
-        record.is_some_and(|record| record.facts.take().is_some())
+        let Some(record) = self.records.get_mut(node) else {
+            return false;
+        };
+        self.without_agent -= usize::from(record.no_agent.take().is_some());
+        record.facts.take().is_some()
     }
 
     /// The NodeImage is gone. Gives it back.
@@ -289,7 +315,8 @@ impl Nodes {
 
     /// Forgets a node that has neither a Node nor a NodeImage.
     pub(super) fn remove(&mut self, node: &NodeKey) {
-        self.records.remove(node);
+        let removed = self.records.remove(node);
+        self.without_agent -= usize::from(removed.is_some_and(|record| record.no_agent.is_some()));
     }
 
     /// A job does not run any more.

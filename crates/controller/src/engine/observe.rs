@@ -17,7 +17,7 @@ impl Engine {
             WatchEvent::ListBegins | WatchEvent::List(_) => {}
             WatchEvent::ListComplete => self.list_complete(kind, &listed.unwrap_or_default(), now),
             WatchEvent::Node(facts) => {
-                let (node, change) = self.nodes.observe_node(facts);
+                let (node, change) = self.nodes.observe_node(facts, &self.limits.agent_nodes);
                 self.node_changed(&node, &change, now);
                 // A kubelet's heartbeat changes nothing that is looked at.
                 if !matches!(change, NodeChange::Nothing) {

@@ -95,6 +95,21 @@ fn a_missing_secret_is_what_a_node_waits_for() {
     assert_eq!(found[1].1, "NotSelected");
 }
 
+#[test]
+fn a_node_without_an_agent_is_named_with_the_reason() {
+    let mut objects = objects(None);
+    let windows = json!({"metadata": {"name": "win", "labels": {"kubernetes.io/os": "windows"}}});
+    objects.nodes.push(serde_json::from_value(windows).unwrap());
+    let found = said(&job(json!({"image": "nginx:1"}), running()), objects);
+    let (node, state, sentence) = found.last().unwrap();
+    assert_eq!((node.as_str(), *state), ("win", "NoAgent"));
+    assert_eq!(
+        sentence,
+        "Left out: no agent runs on this node: its operating system is not Linux. The job neither waits for it nor fails \
+         because of it."
+    );
+}
+
 #[rstest]
 #[case::the_controller_says_so(
     "progress 0.0%; the whole fleet has as many pulls as --max-active-pulls allows",
@@ -277,7 +292,11 @@ fn a_job_that_waits_for_the_node_policy_says_so(
     agent.public_key = Some("k".to_owned());
     let status = json!({"phase": "InProgress", "reasons": reasons});
     let found = prepull_nodes(&prepull(template, status), objects, now()).unwrap();
-    assert_eq!((found[0].1.state.as_str(), found[0].1.reason), (state, reason), "{found:?}");
+    assert_eq!(
+        (found[0].1.state.as_str(), found[0].1.reason),
+        (state, reason),
+        "{found:?}"
+    );
 }
 
 #[rstest]

@@ -144,6 +144,13 @@ impl Progress {
 
     /// What is worth saying beyond how far it is.
     fn note(&self, totals: &Totals) -> Option<String> {
+        let notes = [self.own_note(totals), self.without_agent.sentence()];
+        let notes: Vec<String> = notes.into_iter().flatten().collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+
+    /// The same, of the nodes that have an agent.
+    fn own_note(&self, totals: &Totals) -> Option<String> {
         match &self.hold {
             Some(Hold::FleetPaused) => return Some("handing out is paused for the whole fleet".to_owned()),
             Some(Hold::Secrets {
@@ -185,11 +192,9 @@ impl Progress {
 
     /// How it ended. Whoever was refused wants to know that no login was sent.
     fn final_message(&self, end: End, totals: &Totals) -> String {
-        let said = sentence(end, totals);
-        match no_logins_sentence(&self.no_logins).filter(|_| totals.has(Reason::AuthDenied)) {
-            Some(no_logins) => format!("{said}; {no_logins}"),
-            None => said,
-        }
+        let no_logins = no_logins_sentence(&self.no_logins).filter(|_| totals.has(Reason::AuthDenied));
+        let said = [Some(sentence(end, totals)), no_logins, self.without_agent.sentence()];
+        said.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
     fn condition_reason(&self) -> &'static str {

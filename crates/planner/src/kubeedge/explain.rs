@@ -9,6 +9,7 @@ use super::dialect::PrePullRun;
 use super::nodes::{Chosen, NodeRule, Unfit, unfit};
 use super::overriders::NO_VALID_IMAGE;
 use super::texts::{Event, NOT_EDGE, NOT_READY, NodePhase, PULLS_FAILED, TIMED_OUT, TURN_NEVER_CAME, no_such_node};
+use crate::agent_nodes::NoAgent;
 use crate::dialect::NodeFacts;
 use crate::explain::{ExplainedState, Explanation};
 use crate::progress::Progress;
@@ -72,6 +73,9 @@ pub fn not_chosen(plan: &PrePull, known: Option<NodeFacts<'_>>) -> Explanation {
         None => "The job does not select this node.",
         Some(Some(Unfit::NotReady)) => {
             "It has the right labels, but was not ready when the job began; with activeDeadlineSeconds it would be waited for."
+        }
+        Some(Some(Unfit::NoAgent(why))) => {
+            return Explanation::without_agent(why);
         }
         Some(Some(_)) => {
             "It has the right labels, but is no edge node: it lacks the label node-role.kubernetes.io/edge with an empty value."
@@ -143,6 +147,7 @@ fn reason_of(status: &ImagePrePullJobStatus, node: &NodeTaskStatus) -> Option<Re
         TURN_NEVER_CAME => Some(Reason::DeadlineExceeded),
         NOT_EDGE => Some(Unfit::NotEdge.reason()),
         NOT_READY => Some(Unfit::NotReady.reason()),
+        _ if NoAgent::of_sentence(text).is_some() => Some(Reason::NodeUnsuitable),
         _ if text == no_such_node(name) => Some(Unfit::Missing.reason()),
         _ if failed_check() => Some(Reason::CheckFailed),
         // The first image that is named says why in brackets, and any other text of ours is the reason's own advice.

@@ -12,6 +12,7 @@ use larder_model::Reason;
 use thiserror::Error;
 
 use super::texts::{self, BAD_NODE_RULE, BOTH_NODE_RULES, NO_NODE_RULE, NO_NODES, NOT_EDGE, NOT_READY};
+use crate::agent_nodes::{NoAgent, WithoutAgent};
 use crate::dialect::NodeFacts;
 use crate::select::{LabelRule, UnknownOperator};
 use crate::view::NodeKey;
@@ -67,12 +68,14 @@ pub struct Chosen {
 }
 
 /// Nodes with the right labels that do not qualify.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Not edge nodes.
     pub not_edge: usize,
     /// Not ready.
     pub not_ready: usize,
+    /// Without an agent.
+    pub no_agent: WithoutAgent,
 }
 
 /// Why a node failed before anything was tried.
@@ -82,6 +85,8 @@ pub enum Unfit {
     Missing,
     /// Not an edge node.
     NotEdge,
+    /// No agent runs there.
+    NoAgent(NoAgent),
     /// Not ready.
     NotReady,
     /// The overriders make no valid image for it; the sentence says why.
@@ -132,6 +137,9 @@ impl Before {
                 Some(NOT_EDGE) => before.refused.insert(name, Unfit::NotEdge),
                 Some(NOT_READY) if entry.phase.as_deref() == Some(texts::NodePhase::Failure.as_str()) => {
                     before.refused.insert(name, Unfit::NotReady)
+                }
+                Some(reason) if let Some(no_agent) = NoAgent::of_sentence(reason) => {
+                    before.refused.insert(name, Unfit::NoAgent(no_agent))
                 }
                 Some(reason) if reason == texts::no_such_node(&name) => before.refused.insert(name, Unfit::Missing),
                 _ => {
@@ -192,6 +200,9 @@ pub fn choose(
                     None => choice.push(name, None),
                     Some(_) if before.taken_in.contains(name) => choice.push(name, None),
                     Some(Unfit::NotReady) => choice.left_out.not_ready += 1,
+                    Some(Unfit::NoAgent(why)) => {
+                        choice.left_out.no_agent.set(name, Some(why));
+                    }
                     Some(_) => choice.left_out.not_edge += 1,
                 }
             }
@@ -204,11 +215,14 @@ pub fn choose(
     }
 }
 
-/// Why a node does not qualify. An edge node carries the label with an empty value; then the node has to be ready, unless
-/// nodes that are not ready are waited for. The first that does not hold is the answer.
+/// Why a node does not qualify. An edge node carries the label with an empty value; then an agent has to run there, and the
+/// node has to be ready, unless nodes that are not ready are waited for. The first that does not hold is the answer.
 pub(super) fn unfit(node: NodeFacts<'_>, waits: bool) -> Option<Unfit> {
     if node.labels.get(EDGE_NODE_LABEL).is_none_or(|value| !value.is_empty()) {
         return Some(Unfit::NotEdge);
+    }
+    if let Some(why) = node.no_agent {
+        return Some(Unfit::NoAgent(why));
     }
     (!node.ready && !waits).then_some(Unfit::NotReady)
 }
@@ -266,6 +280,7 @@ impl Unfit {
         match self {
             Self::Missing => texts::no_such_node(node),
             Self::NotEdge => NOT_EDGE.to_owned(),
+            Self::NoAgent(why) => why.sentence().to_owned(),
             Self::NotReady => NOT_READY.to_owned(),
             Self::Rewrite(why) => why.clone(),
         }
@@ -274,7 +289,7 @@ impl Unfit {
     /// The same as a word.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Missing | Self::NotEdge => Reason::NodeUnsuitable,
+            Self::Missing | Self::NotEdge | Self::NoAgent(_) => Reason::NodeUnsuitable,
             Self::NotReady => Reason::NodeNotReady,
             Self::Rewrite(_) => Reason::InvalidReference,
         }
@@ -283,7 +298,7 @@ impl Unfit {
 
 impl LeftOut {
     /// A sentence about them; none if there are none.
-    pub fn sentence(self) -> Option<String> {
+    pub fn sentence(&self) -> Option<String> {
         let parts = [(self.not_edge, "not edge nodes"), (self.not_ready, "not ready")];
         let said: Vec<String> = parts
             .into_iter()
@@ -291,7 +306,9 @@ impl LeftOut {
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
         let total = self.not_edge + self.not_ready;
-        (0 < total).then(|| format!("{total} nodes with the right labels left out: {}", said.join(", ")))
+        let others = (0 < total).then(|| format!("{total} nodes with the right labels left out: {}", said.join(", ")));
+        let sentences: Vec<String> = others.into_iter().chain(self.no_agent.sentence()).collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 }
 

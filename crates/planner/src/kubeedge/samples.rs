@@ -75,6 +75,7 @@ pub(crate) fn candidates(nodes: &BTreeMap<NodeKey, Node>) -> BTreeMap<NodeKey, N
         let candidate = NodeFacts {
             labels: &node.labels,
             ready: node.ready,
+            no_agent: None,
         };
         candidates.insert(name.clone(), candidate);
     }

@@ -1,5 +1,6 @@
 //! What comes out of the chart, for old and new clusters and for each set of values.
 
+use larder_planner::agent_nodes::AgentNodes;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -183,6 +184,38 @@ async fn edge_nodes_have_agents_of_their_own_that_ask_metaserver() {
         "{affinity}"
     );
     the(&objects, "ClusterRoleBinding", "larder-agent-edge-nodes");
+}
+
+/// The controller and the DaemonSets must mean the same nodes: otherwise jobs wait for agents that never come.
+#[rstest]
+#[case::usual("", &[])]
+#[case::edge("kubeedge", &[])]
+#[case::selected("", &["--set=agent.nodeSelector.pool=big", "--set-json=agent.tolerations=[{\"key\":\"gpu\",\"operator\":\"Exists\"}]"])]
+#[case::everything("kubeedge", &["--set-json=agent.affinity={\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchExpressions\":[{\"key\":\"zone\",\"operator\":\"Exists\"}]}]}}}"])]
+#[tokio::test]
+async fn the_controller_is_told_where_the_agents_run(#[case] values: &str, #[case] more: &[&str]) {
+    let mut arguments = set(values);
+    arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
+    let objects = objects("1.36.0", &arguments).await;
+    let placement = |daemon_set: &Value| {
+        let pod = &daemon_set["spec"]["template"]["spec"];
+        json!({"nodeSelector": pod["nodeSelector"], "affinity": pod["affinity"], "tolerations": pod["tolerations"]})
+    };
+    let daemon_sets: Vec<Value> = objects
+        .iter()
+        .filter(|object| object["kind"] == "DaemonSet")
+        .map(placement)
+        .collect();
+    assert!(!daemon_sets.is_empty());
+    let controller = arguments_of(the(&objects, "Deployment", "larder-controller"));
+    let told = controller
+        .iter()
+        .find_map(|argument| argument.strip_prefix("--agent-nodes="));
+    let told = told.expect("the controller is told where agents run");
+    assert_eq!(serde_json::from_str::<Value>(told).unwrap(), json!(daemon_sets));
+    let nodes = AgentNodes::parse(told).unwrap();
+    let windows = [("kubernetes.io/os".to_owned(), "windows".to_owned())].into();
+    assert!(nodes.without_agent("a", &windows, &[]).is_some());
 }
 
 /// The required terms of a DaemonSet's node affinity.

@@ -90,10 +90,10 @@ impl PlanTargets {
         let objects = fleet.objects_for(job).await?;
         let found = explain::nodes(job, objects, now).map_err(|refused| Failure::wrong(refused.to_string()))?;
         self.list_image(&image);
-        for (node, said) in found
+        let wanted = found
             .into_iter()
-            .filter(|(_, said)| said.state != ExplainedState::NotSelected)
-        {
+            .filter(|(_, said)| !matches!(said.state, ExplainedState::NotSelected | ExplainedState::NoAgent));
+        for (node, said) in wanted {
             let target = self.nodes.entry(node).or_default();
             target.add(TargetImage {
                 image: image.clone(),

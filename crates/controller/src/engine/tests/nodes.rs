@@ -138,6 +138,31 @@ fn a_node_that_vanishes_with_an_unwritten_order_gives_its_slot_back() {
 }
 
 #[test]
+fn a_node_without_an_agent_gets_no_node_image_and_stays_known_to_jobs() {
+    let mut engine = Engine::new(serving());
+    let windows = WatchEvent::Node(NodeFacts {
+        name: "win".to_owned(),
+        labels: Some([("kubernetes.io/os".to_owned(), "windows".to_owned())].into()),
+        ready: true,
+        ..NodeFacts::default()
+    });
+    engine.show_all(vec![windows, node("a"), idle("a")], at(0));
+    while engine.has_queued_nodes() {
+        assert_eq!(engine.next_node_write(at(0)), None);
+    }
+    assert_eq!(engine.sizes().nodes, 1, "the alert counts nodes with an agent");
+    engine.show_event(pull_job("job", &json!({"image": "nginx"}), &Value::Null), at(1));
+    engine.decide(at(1));
+    let Some((_, JobWrite::Status(patch))) = engine.next_job_write(at(1)) else {
+        panic!("the status is written");
+    };
+    let message = patch["status"]["message"].as_str().unwrap();
+    let want = "1 node is left out because no agent runs there: 1 not running Linux (win)";
+    assert!(message.ends_with(want), "{message}");
+    assert_eq!(patch["status"]["desired"], 1);
+}
+
+#[test]
 fn a_heartbeat_of_a_kubelet_queues_nothing() {
     let mut engine = Engine::new(serving());
     engine.show_all(vec![node("a"), idle("a")], at(0));

@@ -17,7 +17,11 @@ fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, NodeFacts<'_>>) -> T) -> T
     let edge = labels(&[(EDGE_NODE_LABEL, ""), ("region", "east")]);
     let cloud = labels(&[("region", "east")]);
     let odd = labels(&[(EDGE_NODE_LABEL, "true"), ("region", "east")]);
-    let ready = |labels| NodeFacts { labels, ready: true };
+    let ready = |labels| NodeFacts {
+        labels,
+        ready: true,
+        no_agent: None,
+    };
     let fleet = [
         ("edge-1", ready(&edge)),
         ("edge-2", ready(&edge)),
@@ -26,6 +30,7 @@ fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, NodeFacts<'_>>) -> T) -> T
             NodeFacts {
                 labels: &edge,
                 ready: false,
+                no_agent: None,
             },
         ),
         ("cloud", ready(&cloud)),
@@ -35,6 +40,7 @@ fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, NodeFacts<'_>>) -> T) -> T
             NodeFacts {
                 labels: &odd,
                 ready: false,
+                no_agent: None,
             },
         ),
     ];
@@ -92,8 +98,8 @@ fn names_count_once_and_keep_their_order(#[case] field: &str) {
 }
 
 #[rstest]
-#[case::without_a_deadline(false, &["edge-1", "edge-2"], LeftOut { not_edge: 3, not_ready: 1 })]
-#[case::with_a_deadline(true, &["down", "edge-1", "edge-2"], LeftOut { not_edge: 3, not_ready: 0 })]
+#[case::without_a_deadline(false, &["edge-1", "edge-2"], LeftOut { not_edge: 3, not_ready: 1, ..LeftOut::default() })]
+#[case::with_a_deadline(true, &["down", "edge-1", "edge-2"], LeftOut { not_edge: 3, ..LeftOut::default() })]
 fn labelled_nodes_that_do_not_qualify_are_left_out(
     #[case] waits: bool,
     #[case] want: &[&str],
@@ -182,11 +188,51 @@ fn what_was_left_out_is_said_in_a_sentence() {
     let left_out = LeftOut {
         not_edge: 2,
         not_ready: 1,
+        ..LeftOut::default()
     };
     assert_eq!(
         left_out.sentence().unwrap(),
         "3 nodes with the right labels left out: 2 not edge nodes, 1 not ready"
     );
+}
+
+#[rstest]
+#[case::by_label(&json!({"labelSelector": {"matchLabels": {"region": "east"}}}), &[("edge-1", None)])]
+#[case::by_name(
+    &json!({"nodeNames": ["edge-1", "windows"]}),
+    &[("edge-1", None), ("windows", Some("no agent runs on this node: its operating system is not Linux"))]
+)]
+fn a_node_without_an_agent_is_left_out_unless_it_is_named(
+    #[case] template: &Value,
+    #[case] want: &[(&str, Option<&str>)],
+) {
+    let edge = labels(&[(EDGE_NODE_LABEL, ""), ("region", "east")]);
+    let node = |no_agent| NodeFacts {
+        labels: &edge,
+        ready: true,
+        no_agent,
+    };
+    let fleet = [
+        (NodeKey::from("edge-1"), node(None)),
+        (NodeKey::from("windows"), node(Some(NoAgent::OperatingSystem))),
+    ];
+    let rule = rule(template).unwrap();
+    let choice = choose(&rule, &fleet.into(), false, &Before::default()).unwrap();
+    let chosen: Vec<(&str, Option<String>)> = choice
+        .nodes
+        .iter()
+        .map(|chosen| {
+            (
+                &*chosen.name,
+                chosen.unfit.as_ref().map(|unfit| unfit.text(&chosen.name)),
+            )
+        })
+        .collect();
+    let chosen: Vec<(&str, Option<&str>)> = chosen.iter().map(|(name, text)| (*name, text.as_deref())).collect();
+    assert_eq!(chosen, want);
+    let left_out = choice.left_out.sentence();
+    let said = "1 node is left out because no agent runs there: 1 not running Linux (windows)";
+    assert_eq!(left_out.as_deref(), (want.len() == 1).then_some(said));
 }
 
 proptest! {

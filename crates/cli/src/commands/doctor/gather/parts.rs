@@ -9,12 +9,13 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use larder_access::CONTROLLER;
 use larder_api::NodeImage;
-use larder_api::names::{NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE};
+
 use larder_controller::feature_gates::FeatureGates;
 use tokio::time::{Instant, sleep};
 
 use super::see;
 use crate::commands::doctor::facts::{Accounts, Agent, Lease, Node, Pod, Seen, System};
+use crate::fleet::agent_nodes;
 
 /// A Lease whose last renewal is this far from now by our clock, which may be another than its holder's, is looked at for a
 /// while.
@@ -192,10 +193,12 @@ pub(super) async fn nodes(client: &Client) -> Seen<Vec<Node>> {
     let (nodes, node_images) = futures::join!(see(nodes.list(&all)), see(node_images.list(&all)));
     // Without the CRD there are none; that the CRD is missing is said elsewhere.
     let node_images = node_images.map(|list| list.items).unwrap_or_default();
-    let is_real = |node: &&NodeObject| {
-        node.labels()
-            .get(NODE_TYPE_LABEL)
-            .is_none_or(|kind| kind != VIRTUAL_KUBELET_VALUE)
+    let agents = agent_nodes(client).await;
+    // Where no agent is to run, none is missed.
+    let has_agent = |node: &&NodeObject| {
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
+        let no_agent = agents.without_agent(&node.name_any(), node.labels(), taints.unwrap_or_default());
+        no_agent.is_none()
     };
     let node = |node: &NodeObject| {
         let name = node.name_any();
@@ -215,7 +218,7 @@ pub(super) async fn nodes(client: &Client) -> Seen<Vec<Node>> {
             name,
         }
     };
-    Ok(nodes?.iter().filter(is_real).map(node).collect())
+    Ok(nodes?.iter().filter(has_agent).map(node).collect())
 }
 
 #[expect(
