@@ -55,6 +55,9 @@ pub mod reasons {
     /// [`super::PROGRESSING`], jobs that never end alone.
     pub const FOLLOWING: &str = "Following";
 
+    /// The controller serves no job at the moment; the message says why. Of [`super::PROGRESSING`].
+    pub const NOT_SERVED: &str = "NotServed";
+
     /// The job has ended. Of [`super::PROGRESSING`], when false.
     pub const FINISHED: &str = "Finished";
 }

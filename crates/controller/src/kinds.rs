@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::ApiResource;
 use kube::{Api, Client, Resource};
-use larder_api::ImagePullJob;
+use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use larder_planner::dialect::Dialect;
 use larder_planner::kruise::PullJobs;
 use larder_planner::kubeedge::PrePullJobs;
@@ -82,6 +83,22 @@ impl KindId {
     pub fn of<D: Dialect>() -> Option<KindId> {
         KindId::named(&D::Object::group(&()), &D::Object::kind(&()))
     }
+}
+
+/// The kinds that people write, in the version that every CRD of them has had, each with the field of its status that says
+/// in words how the job is, where it has one.
+pub(crate) fn written_kinds() -> [(ApiResource, Option<&'static str>); 3] {
+    fn oldest<K: Resource<DynamicType = ()>>() -> ApiResource {
+        let mut resource = ApiResource::erase::<K>(&());
+        "v1alpha1".clone_into(&mut resource.version);
+        resource.api_version = format!("{}/{}", resource.group, resource.version);
+        resource
+    }
+    [
+        (oldest::<ImagePullJob>(), Some("message")),
+        (oldest::<ImageListPullJob>(), None),
+        (oldest::<ImagePrePullJob>(), Some("reason")),
+    ]
 }
 
 /// A job of a dialect, as the engine holds it.

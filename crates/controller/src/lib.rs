@@ -6,6 +6,7 @@
 //! Hidden modules are public for the simulation (`larder-simulate`), which drives them without an API server.
 
 pub mod args;
+mod blocked_jobs;
 mod clock;
 pub mod connect;
 pub mod core;

@@ -5,6 +5,7 @@
 //! | lease | the Lease | leadership |
 //! | crds | the CRDs | whether they can hold what we write |
 //! | permit | both | leadership, while the CRDs are fine |
+//! | blocked jobs | leadership, the CRDs | to each job why nothing is done, while the CRDs are not fine |
 //! | core | permit, the cluster | orders, job status, Events |
 //!
 //! On shutdown the core ends first, then the lease is given back: nobody leads before the last write is over. A task that
@@ -21,6 +22,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::blocked_jobs;
 use crate::core;
 use crate::crd_check::{CrdState, watch_crds};
 use crate::health::{self, Metrics};
@@ -111,6 +113,8 @@ impl Controller {
         let (leadership, mut lease_task) = self.elect(lease_stop.clone());
         let (permit_sender, permit) = watch::channel(Leadership::Follower);
         tokio::spawn(permit::join(leadership.clone(), crds.clone(), permit_sender));
+        let blocked = blocked_jobs::explain(self.client.clone(), leadership.clone(), crds.clone(), crds_stop.clone());
+        tokio::spawn(blocked);
         tokio::spawn(health::show_crds(crds, self.health.part("crds"), self.metrics.clone()));
         tokio::spawn(health::show_leadership(leadership, self.metrics));
         let core_stop = CancellationToken::new();

@@ -24,6 +24,7 @@
 //! | [`retention`] | which entries leave it, and when? |
 //! | [`explain`] | why did this node not move? |
 //! | [`conditions`] | which conditions does a job have? |
+//! | [`not_served`] | what does a job say while none is served? |
 //! | [`dialect`] | what is a kind of job to the engine? |
 //! | [`kruise`], [`kubeedge`] | the kinds |
 //!
@@ -46,6 +47,7 @@ pub mod kubeedge;
 pub mod node;
 pub mod node_policy;
 pub mod node_spec;
+pub mod not_served;
 pub mod occupancy;
 pub mod order;
 pub mod progress;

@@ -1,0 +1,97 @@
+//! What a job's status says while the controller serves no job at all, because other software serves the same kinds or the
+//! CRDs cannot hold what the controller writes.
+//!
+//! The other software may write the same status. So only a status that nobody has begun is written: whoever serves a job
+//! sets one of the fields of [`BEGUN`] with the first write and replaces the whole status, and from then on it is theirs.
+//! Works on JSON, because the CRDs may not be those that the types of this program describe.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use larder_api::conditions::{PROGRESSING, reasons};
+use serde_json::{Value, json};
+
+use crate::campaign::whole_seconds;
+use crate::conditions::Conditions;
+
+/// Fields of a status that whoever serves a job sets: of ImagePullJobs and ImageListPullJobs, and of ImagePrePullJobs in
+/// both versions.
+const BEGUN: [&str; 5] = ["startTime", "completionTime", "phase", "state", "status"];
+
+/// Whether nobody serves this job, as far as its status tells.
+fn is_nobodys(status: Option<&Value>) -> bool {
+    let is_set = |field: &&str| status.is_some_and(|status| !status[*field].is_null());
+    !BEGUN.iter().any(is_set)
+}
+
+/// What to write into a job's status so that it says why it is not served; None if that is not ours to say, or said.
+/// `text` is the field of the kind's status that says in words how the job is.
+pub fn status_to_write(
+    status: Option<&Value>,
+    text: Option<&str>,
+    generation: Option<i64>,
+    why: &str,
+    now: Timestamp,
+) -> Option<Value> {
+    if !is_nobodys(status) {
+        return None;
+    }
+    let known = status.map_or(&Value::Null, |status| &status["conditions"]);
+    let known: Vec<Condition> = serde_json::from_value(known.clone()).unwrap_or_default();
+    let is_it = |condition: &Condition| condition.type_ == PROGRESSING && condition.message == why;
+    if known.iter().any(is_it) {
+        return None;
+    }
+    let mut conditions = Conditions::new(Some(&known), generation, whole_seconds(now));
+    conditions.running(reasons::NOT_SERVED, why);
+    let mut written = json!({ "conditions": conditions.into_list() });
+    if let Some(text) = text {
+        written[text] = json!(why);
+    }
+    Some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn write(status: &Value) -> Option<Value> {
+        let status = Some(status).filter(|status| !status.is_null());
+        status_to_write(status, Some("message"), Some(2), "OpenKruise serves it", at(0))
+    }
+
+    #[rstest]
+    #[case::nothing(json!(null), true)]
+    #[case::empty(json!({}), true)]
+    #[case::defaults(json!({"desired": 0, "active": 0}), true)]
+    #[case::another_sentence(json!({"message": "feature gate ImagePullJobGate is off"}), true)]
+    #[case::begun_by_openkruise(json!({"startTime": "2026-01-01T00:00:00Z", "desired": 3}), false)]
+    #[case::ended(json!({"completionTime": "2026-01-01T00:00:00Z"}), false)]
+    #[case::begun_by_kubeedge(json!({"phase": "InProgress"}), false)]
+    #[case::begun_by_older_kubeedge(json!({"state": "Pulling"}), false)]
+    fn only_a_status_that_nobody_began_is_written(#[case] status: Value, #[case] want: bool) {
+        assert_eq!(write(&status).is_some(), want);
+    }
+
+    #[test]
+    fn it_says_why_in_a_condition_and_in_words() {
+        let written = write(&json!(null)).unwrap();
+        assert_eq!(written["message"], "OpenKruise serves it");
+        let condition = &written["conditions"][0];
+        assert_eq!(condition["type"], "Progressing");
+        assert_eq!(condition["reason"], "NotServed");
+        assert_eq!(condition["message"], "OpenKruise serves it");
+        assert_eq!(condition["observedGeneration"], 2);
+    }
+
+    #[test]
+    fn what_is_said_is_not_said_again() {
+        let written = write(&json!(null)).unwrap();
+        assert_eq!(write(&written), None);
+    }
+}
