@@ -1,5 +1,7 @@
 //! Why a node did not move: one sentence for every node of a campaign.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use larder_api::contract::Answer;
 use larder_model::{ByteSize, Reason};
@@ -7,7 +9,7 @@ use larder_model::{ByteSize, Reason};
 use crate::agent_nodes::NoAgent;
 use crate::node_state::{Bucket, NodeState, Pending};
 use crate::progress::{Hold, NoLogin, Progress};
-use crate::view::ClaimView;
+use crate::view::{ClaimView, NodeKey};
 
 /// What is to be said about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +96,11 @@ impl Progress {
             Bucket::Active => at_work(state, now),
             Bucket::Waiting(reason) => match (reason, derived.turn) {
                 (_, Some(_)) => say(ExplainedState::Waiting, reason, self.queued(node)),
+                (Some(reason), None) if state.view.foreign_agent => say(
+                    ExplainedState::Blocked,
+                    Some(reason),
+                    format!("Cannot take part yet. {FOREIGN_AGENT}"),
+                ),
                 (Some(reason), None) => say(
                     ExplainedState::Blocked,
                     Some(reason),
@@ -167,6 +174,27 @@ pub(crate) const LOGINS_WITHHELD: &str =
 /// Whether a job's message says that the whole fleet's limit keeps its nodes waiting.
 pub fn names_fleet_limit(message: &str) -> bool {
     message.contains(FLEET_LIMIT)
+}
+
+/// What to do about a node whose NodeImage other software serves.
+const FOREIGN_AGENT: &str = "The node needs a login, and no Larder agent has reported there: its NodeImage is served by another \
+                             agent, such as OpenKruise's kruise-daemon, which cannot open one. Stop that agent and start Larder's.";
+
+/// Names of nodes that a sentence lists.
+const NAMES_LISTED: usize = 3;
+
+/// Which nodes need a login and are served by other software; None if there are none.
+pub(crate) fn foreign_agents_sentence(nodes: &BTreeSet<NodeKey>) -> Option<String> {
+    let names: Vec<&str> = nodes.iter().take(NAMES_LISTED).map(|node| &**node).collect();
+    let more = if NAMES_LISTED < nodes.len() { ", …" } else { "" };
+    let noun = if nodes.len() == 1 { "node" } else { "nodes" };
+    (!nodes.is_empty()).then(|| {
+        let (count, names) = (nodes.len(), names.join(", "));
+        format!(
+            "{count} {noun} cannot be sent the login, because another agent such as kruise-daemon serves the NodeImage there \
+             and no Larder agent has reported: {names}{more}"
+        )
+    })
 }
 
 fn say(state: ExplainedState, reason: Option<Reason>, sentence: String) -> Explanation {

@@ -90,6 +90,8 @@ pub struct Progress {
     pub(crate) no_logins: Vec<NoLogin>,
     /// Nodes that the campaign would be for and that have no agent.
     pub(crate) without_agent: WithoutAgent,
+    /// Nodes that need a login and whose NodeImage other software serves.
+    pub(crate) foreign_agents: BTreeSet<NodeKey>,
     /// Nodes wait for nothing but the fleet's limit.
     pub(crate) capped: bool,
     pub(crate) empty_since: Timestamp,
@@ -119,6 +121,7 @@ impl Progress {
             hold: None,
             no_logins: Vec::new(),
             without_agent: WithoutAgent::default(),
+            foreign_agents: BTreeSet::new(),
             capped: false,
             empty_since: started,
             eta: EtaEstimator::default(),
@@ -167,6 +170,9 @@ impl Progress {
         if known.is_none() && !view.selected && view.claim.is_none() {
             return;
         }
+        let foreign = view.selected && view.foreign_agent;
+        let was_foreign = self.foreign_agents.contains(node);
+        change(&mut self.foreign_agents, node, was_foreign, foreign);
         self.nodes.entry(node.clone()).or_default().state.see(view);
         self.reindex(node, now);
     }

@@ -20,6 +20,8 @@ pub struct NodeView {
     pub block: Option<Block>,
     /// Why its NodeImage has no room for the campaign, where that is the block. Boxed, because it is rare.
     pub no_room: Option<Box<NoRoom>>,
+    /// The node cannot take part because other software than Larder's agent serves its NodeImage, and the node needs a login.
+    pub foreign_agent: bool,
     /// This campaign's claim in the node's NodeImage.
     pub claim: Option<ClaimView>,
     /// What the node's agent said last. Only whether it changes matters.

@@ -218,10 +218,13 @@ impl Engine {
             claim.again = self.has_newer_credentials(job, node, object);
         }
         let agent = object.and_then(|object| object.status.as_ref()?.agent.as_ref());
+        let foreign_agent = block.is_some_and(|block| block.reason == Reason::CredentialsUnreadable)
+            && object.is_some_and(is_served_by_another);
         Some(NodeView {
             selected,
             block,
             no_room: no_room.map(Box::new),
+            foreign_agent,
             claim,
             heard: Heard {
                 last_seen: agent.and_then(|agent| agent.last_seen.as_ref()).map(|time| time.0),
@@ -336,6 +339,12 @@ pub(super) fn needs_credentials(running: &Running, task: &NodeTask) -> bool {
 fn no_room(record: &NodeRecord, campaign: &Campaign, node: &NodeKey) -> Option<NoRoom> {
     let (object, task) = (record.living_image()?, campaign.tasks.of(node)?);
     claim_fits(object, record.bytes, record.occupancy.as_deref(), campaign, task).err()
+}
+
+/// Whether something reports in a NodeImage that is not Larder's agent, which introduces itself with its first report.
+fn is_served_by_another(object: &NodeImage) -> bool {
+    let status = object.status.as_ref();
+    status.is_some_and(|status| status.agent.is_none())
 }
 
 fn lacks_secret(running: &Running, task: &NodeTask) -> bool {

@@ -13,7 +13,10 @@ use larder_model::Reason;
 use crate::campaign::whole_seconds;
 use crate::conditions::Conditions;
 use crate::dialect::Refusal;
-use crate::explain::{FLEET_LIMIT, LOGINS_WITHHELD, no_logins_sentence, secrets_sentence, too_many_failures_sentence};
+use crate::explain::{
+    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, secrets_sentence,
+    too_many_failures_sentence,
+};
 use crate::finish::{End, NO_NODE_GRACE};
 use crate::node_state::Bucket;
 use crate::progress::{Hold, Progress};
@@ -144,7 +147,8 @@ impl Progress {
 
     /// What is worth saying beyond how far it is.
     fn note(&self, totals: &Totals) -> Option<String> {
-        let notes = [self.own_note(totals), self.without_agent.sentence()];
+        let foreign = foreign_agents_sentence(&self.foreign_agents);
+        let notes = [self.own_note(totals), foreign, self.without_agent.sentence()];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
@@ -193,7 +197,13 @@ impl Progress {
     /// How it ended. Whoever was refused wants to know that no login was sent.
     fn final_message(&self, end: End, totals: &Totals) -> String {
         let no_logins = no_logins_sentence(&self.no_logins).filter(|_| totals.has(Reason::AuthDenied));
-        let said = [Some(sentence(end, totals)), no_logins, self.without_agent.sentence()];
+        let foreign = foreign_agents_sentence(&self.foreign_agents);
+        let said = [
+            Some(sentence(end, totals)),
+            no_logins,
+            foreign,
+            self.without_agent.sentence(),
+        ];
         said.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 

@@ -150,6 +150,7 @@ impl Fleet {
             selected: true,
             block: block.map(|reason| Block { reason, since }),
             no_room: None,
+            foreign_agent: false,
             claim,
             heard: Heard::default(),
             object_missing: record.is_none(),

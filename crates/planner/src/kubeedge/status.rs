@@ -24,7 +24,10 @@ use super::verdict::{Verdict, verdict};
 use crate::campaign::whole_seconds;
 use crate::conditions::Conditions;
 use crate::dialect::Refusal;
-use crate::explain::{FLEET_LIMIT, LOGINS_WITHHELD, no_logins_sentence, secrets_sentence, too_many_failures_sentence};
+use crate::explain::{
+    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, secrets_sentence,
+    too_many_failures_sentence,
+};
 use crate::finish::End;
 use crate::progress::{Hold, Progress};
 use crate::secret::UnusableSecrets;
@@ -188,6 +191,7 @@ impl View<'_> {
             None => notes.push(format!("{} of {total} nodes done, {failed} failed", succeeded + failed)),
         }
         notes.extend(self.choice.left_out.sentence());
+        notes.extend(foreign_agents_sentence(&progress.foreign_agents));
         if verdict.is_none() || sums.reasons.contains_key(&Reason::AuthDenied) {
             notes.extend(no_logins_sentence(&progress.no_logins));
         }

@@ -102,7 +102,7 @@ fn claims_in(spec: &NodeImageSpec) -> Vec<&str> {
 #[case::a_claim_of_a_job_that_leaves_the_node_out(&["b"], 0, &[("a", Known::LeavesOut, Some(claim())), ("b", Known::Selects, None)], &["b"], &[], &[("a", Reason::Canceled)])]
 #[case::a_claim_of_a_job_that_ended(&[], 0, &[("a", Known::Ended { at: 99, pins: false }, Some(claim()))], &[], &[], &[("a", Reason::Canceled)])]
 #[case::a_claim_without_room(&[], NODE_IMAGE_BYTES_MAX, &[("a", Known::Selects, Some(claim()))], &[], &[], &[("a", Reason::NodeFull)])]
-#[case::a_claim_that_needs_no_room(&["a"], NODE_IMAGE_BYTES_MAX, &[("a", Known::Selects, None), ("b", Known::Selects, Some(claim()))], &["a", "b"], &["b"], &[])]
+#[case::one_more_owner_without_room(&["a"], NODE_IMAGE_BYTES_MAX, &[("a", Known::Selects, None), ("b", Known::Selects, Some(claim()))], &["a"], &[], &[("b", Reason::NodeFull)])]
 #[case::a_withdrawal(&["a"], 0, &[("a", Known::Selects, Some(Order::Withdraw))], &[], &["a"], &[])]
 #[case::a_withdrawal_beside_another(&["a", "b"], 0, &[("a", Known::Selects, Some(Order::Withdraw)), ("b", Known::Selects, None)], &["b"], &["a"], &[])]
 #[case::an_owner_that_nobody_knows(&["a"], 0, &[("a", Known::Unknown, None)], &["a"], &[], &[])]
@@ -166,6 +166,7 @@ fn nothing_is_claimed_whose_credentials_are_withheld() {
     let desired = desired_spec(&NodeSpecInput {
         node: NODE,
         object: &object,
+        hand_written_ends: &HandWrittenEnds::NONE,
         bytes: 0,
         owners: ["a", "b"]
             .into_iter()

@@ -135,6 +135,16 @@ fn a_rotated_secret_reaches_a_hand_written_entry_that_was_denied() {
     assert_eq!(engine.next_secret(), None);
 }
 
+/// The message that the only job would write at this moment.
+fn message(engine: &mut Engine, now: Timestamp) -> String {
+    engine.decide(now);
+    let (target, JobWrite::Status(patch)) = engine.next_job_write(now).unwrap() else {
+        panic!("the status is written");
+    };
+    engine.job_written(&target, JobWriteResult::Failed(String::new()), now);
+    patch[1]["value"]["message"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn a_secret_without_a_login_for_the_image_is_named_by_the_job() {
     let (mut engine, _) = one_node();
@@ -144,14 +154,6 @@ fn a_secret_without_a_login_for_the_image_is_named_by_the_job() {
         "spec": {"image": "registry.example/app:1", "pullSecrets": ["pull"]},
     }));
     engine.show_event(job, at(0));
-    let message = |engine: &mut Engine, now: Timestamp| {
-        engine.decide(now);
-        let (target, JobWrite::Status(patch)) = engine.next_job_write(now).unwrap() else {
-            panic!("the status is written");
-        };
-        engine.job_written(&target, JobWriteResult::Failed(String::new()), now);
-        patch[1]["value"]["message"].as_str().unwrap().to_owned()
-    };
     let first = message(&mut engine, at(0));
     assert!(
         !first.contains("no login"),
@@ -178,6 +180,35 @@ fn a_node_without_a_key_takes_part_where_nothing_has_to_be_sealed() {
     engine.secret_read(&pull_secret(), present("other.example", "first"), at(1));
     engine.decide(at(1));
     assert!(matches!(engine.next_node_write(at(1)), Some((_, NodeWrite::Patch(_)))));
+}
+
+#[test]
+fn nodes_that_kruise_daemon_still_serves_are_named_at_once() {
+    let mut engine = Engine::new(serving());
+    let job = job::<PullJobs>(json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob",
+        "metadata": {"name": "job", "namespace": LARDER_NAMESPACE, "uid": "u"},
+        "spec": {"image": "registry.example/app:1", "pullSecrets": ["pull"], "completionPolicy": {"type": "Always"}},
+    }));
+    // kruise-daemon reports images and says nothing of itself; an agent of Larder without a key does.
+    let by_kruise = node_image("kruise", &json!({}), &json!({"desired": 0, "imageStatuses": {}}));
+    let by_larder = node_image("larder", &json!({}), &json!({"agent": {"version": "1"}}));
+    let events = vec![node("kruise"), shown(by_kruise), node("larder"), shown(by_larder), job];
+    engine.show_all(events, at(0));
+    engine.decide(at(0));
+    engine.secret_read(&pull_secret(), present("registry.example", "first"), at(1));
+    let told = message(&mut engine, at(1));
+    let want = "1 node cannot be sent the login, because another agent such as kruise-daemon serves the NodeImage there and no \
+                Larder agent has reported: kruise";
+    assert!(told.contains(want), "{told}");
+
+    // The agent of Larder comes in its place.
+    let folder = tempfile::tempdir().unwrap();
+    let pair = KeyPair::load_or_create(&folder.path().join("key")).unwrap();
+    let status = json!({"agent": {"version": "1", "publicKey": pair.public().to_string()}});
+    engine.show_event(shown(node_image("kruise", &json!({}), &status)), at(40));
+    let told = message(&mut engine, at(60));
+    assert!(!told.contains("kruise-daemon"), "{told}");
 }
 
 #[test]
