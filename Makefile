@@ -49,6 +49,17 @@ test: test-prerequisites setup lint ## Run every check and every test, against r
 	$(XTASK) runtimes --check
 	cargo test --workspace --locked --doc --quiet
 
+# Tests that depend on the version of the API server, on this one. Below 1.30 the policy on agents cannot be enforced.
+test-kubernetes = LARDER_TEST_KUBERNETES=$(1) cargo nextest run --workspace --locked --no-fail-fast \
+	--profile kubernetes$(if $(filter 1.27.% 1.28.% 1.29.%,$(1)),-without-node-policy)
+
+.PHONY: test-kubernetes
+test-kubernetes: test-prerequisites setup ## Run the tests that depend on the version of Kubernetes, on VERSION: 1.27.4, 1.30.14, 1.33.4 or 1.36.3
+	$(if $(VERSION),,$(error give the version, for example: make test-kubernetes VERSION=1.30.14))
+	tests/servers/setup only kubernetes-$(VERSION)
+	cargo build --workspace --bins --tests --locked
+	$(call test-kubernetes,$(VERSION))
+
 .PHONY: test-cluster
 test-cluster: test-prerequisites setup ## Of these, only the tests that install the chart into clusters with real kubelets
 	cargo nextest run --package larder-cluster --locked --no-fail-fast

@@ -237,7 +237,13 @@ async fn wait_for_api_server(process: &mut Process, access: &Access) -> Result<(
         .await
 }
 
-/// The path of a program of the Kubernetes that the tests run against.
+/// The path of the API server that the tests run against.
+fn kube_apiserver() -> Result<std::path::PathBuf, Error> {
+    let version = environment::kubernetes_version();
+    environment::cached(&format!("kubernetes-{version}"), "kube-apiserver")
+}
+
+/// The path of a program of the newest Kubernetes.
 fn kubernetes(program: &str) -> Result<std::path::PathBuf, Error> {
     environment::cached(KUBERNETES, program)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// The Kubernetes that `tests/servers/setup` builds.
+/// The newest Kubernetes that `tests/servers/setup` builds. Of older versions it builds the API server alone.
 pub(crate) const KUBERNETES: &str = "kubernetes-1.36.3";
 /// Debian's old kubectl, unpacked by the same script.
 pub(crate) const KUBERNETES_DEBIAN: &str = "kubernetes-client-debian";
@@ -37,6 +37,12 @@ pub(crate) const CONMON_DEBIAN: &str = "conmon-debian";
 pub(crate) const DOCKER_DEBIAN: &str = "docker-debian";
 /// CRI for Docker, built by the same script.
 pub(crate) const CRI_DOCKERD: &str = "cri-dockerd-0.3.14";
+
+/// The version of the API server that the tests run against, for example `1.27.4`.
+pub(crate) fn kubernetes_version() -> String {
+    let newest = || KUBERNETES.trim_start_matches("kubernetes-").to_owned();
+    variable("LARDER_TEST_KUBERNETES").unwrap_or_else(newest)
+}
 
 /// A program of the test bed that stands in the cache folder, for example `kubernetes-1.36.3/kubectl`.
 pub(crate) fn cached(folder: &str, program: &str) -> Result<PathBuf> {

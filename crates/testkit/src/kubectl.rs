@@ -14,7 +14,7 @@ use crate::{Result, command};
 pub enum Kubectl {
     /// 1.20, from Debian's packages.
     Debian,
-    /// 1.36, of the same release as the control plane.
+    /// 1.36, of the newest release that tests run against.
     Current,
 }
 

@@ -1,10 +1,12 @@
 //! The cluster as a whole.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use kube::Client;
 use larder_testkit::{
-    Access, ControlPlane, Kubectl, Lifetime, Options, Port, Process, Program, Scratch, kubectl, wait_until,
+    Access, ControlPlane, Kubectl, KubernetesVersion, Lifetime, Options, Port, Process, Program, Scratch, kubectl,
+    wait_until,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +43,16 @@ impl Cluster {
         let plane = ControlPlane::start(options).await.unwrap();
         let scratch = Scratch::create("e2e").unwrap();
         let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/rbac");
-        let arguments = ["apply".as_ref(), "-f".as_ref(), rbac.as_os_str()];
+        let mut files: Vec<PathBuf> = std::fs::read_dir(&rbac)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
+        files.sort();
+        // Kubernetes has what the policy needs from 1.30 on.
+        let has_policy = KubernetesVersion::tested().enforces_node_policy();
+        files.retain(|file| has_policy || !file.ends_with("30-agent-own-node.yaml"));
+        let files = files.iter().flat_map(|file| [OsStr::new("-f"), file.as_os_str()]);
+        let arguments = [OsStr::new("apply")].into_iter().chain(files);
         let applied = kubectl(Kubectl::Current, plane.kubeconfig(), arguments).await.unwrap();
         assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
 

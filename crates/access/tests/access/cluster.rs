@@ -11,11 +11,14 @@ use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 use larder_access::{AGENT, Settings, manifests};
 use larder_api::NodeImage;
-use larder_testkit::{Access, ControlPlane, unique_name, wait_for};
+use larder_testkit::{Access, ControlPlane, KubernetesVersion, unique_name, wait_for};
 use serde_json::json;
 
 /// Namespace of the ServiceAccounts.
 pub(crate) const NAMESPACE: &str = "larder-system";
+
+/// Which only a cluster with Kubernetes 1.30 or newer takes.
+pub(crate) const POLICY_FILE: &str = "30-agent-own-node.yaml";
 
 /// A group that has the agents' role.
 const WRITERS: &str = "writers-of-status";
@@ -35,13 +38,19 @@ fn crds() -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// Applies everything and waits until the policy is in force.
+/// Applies everything that this version of Kubernetes serves, and waits until the policy is in force if it is one of it.
 pub(crate) async fn install(access: &Access, settings: &Settings) {
     let client = access.client().unwrap();
-    for object in manifests(settings).into_iter().flat_map(|manifest| manifest.objects) {
+    let has_policy = KubernetesVersion::tested().enforces_node_policy();
+    let manifests = manifests(settings).into_iter();
+    let manifests = manifests.filter(|manifest| has_policy || manifest.file != POLICY_FILE);
+    for object in manifests.flat_map(|manifest| manifest.objects) {
         apply(&client, serde_json::from_value(object).unwrap()).await;
     }
     bind(&client, WRITERS, "Group", WRITERS, AGENT).await;
+    if !has_policy {
+        return;
+    }
     let probe = writer(access, "probe");
     let node = node(&client, &unique_name("probe")).await;
     wait_for(

@@ -8,3 +8,4 @@ mod cluster;
 mod controller;
 mod files;
 mod policy;
+mod without_node_policy;

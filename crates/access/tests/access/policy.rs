@@ -1,16 +1,52 @@
-//! The policy applies to every writer: RBAC decides only who is an administrator.
+//! The policy applies to every writer: RBAC decides only who is an administrator. Kubernetes has what it needs from 1.30 on.
 
 use std::time::Duration;
 
+use kube::api::Api;
 use larder_access::{BYPASS_VERB, CLOUD_CORE_USER, KubeEdge, Settings};
+use larder_api::NodeImage;
 use larder_testkit::{Access, ControlPlane, Options, unique_name, wait_for};
 use serde_json::json;
 
-use crate::cluster::{apply, bind, forbidden, install, node, shared, write_status, writer};
+use crate::cluster::{
+    NAMESPACE, agent_in_pod_on, agent_of, apply, bind, forbidden, install, node, shared, write_status, writer,
+};
 
 /// A user with all permissions.
 fn all_powerful(access: &Access, user: &str) -> kube::Client {
     access.client_as(user, &["system:masters"]).unwrap()
+}
+
+#[tokio::test]
+async fn an_agent_does_not_write_the_status_of_another_node() {
+    let access = shared().await;
+    let admin = access.client().unwrap();
+    let mine = node(&admin, &unique_name("mine")).await;
+    let other = node(&admin, &unique_name("other")).await;
+    for agent in [agent_of(&access, &mine).await, agent_in_pod_on(&access, &mine).await] {
+        let sentence = forbidden(write_status(&agent, &other).await);
+        let wanted = format!(
+            "the token of system:serviceaccount:larder-system:larder-agent is bound to node {mine} and may write only \
+             the status of that NodeImage, not of {other}"
+        );
+        assert!(sentence.contains(&wanted), "{sentence}");
+    }
+    assert_eq!(Api::<NodeImage>::all(admin).get(&other).await.unwrap().status, None);
+}
+
+#[tokio::test]
+async fn an_agent_without_a_node_in_its_token_is_told_how_to_get_one() {
+    let access = shared().await;
+    let mine = node(&access.client().unwrap(), &unique_name("mine")).await;
+    let token = access
+        .service_account_token(NAMESPACE, "larder-agent", None)
+        .await
+        .unwrap();
+    let agent = access.client_with_token(&token).unwrap();
+    let sentence = forbidden(write_status(&agent, &mine).await);
+    assert!(sentence.contains("names no node"), "{sentence}");
+    let command = format!("kubectl create token SERVICEACCOUNT --bound-object-kind Node --bound-object-name {mine}");
+    assert!(sentence.contains(&command), "{sentence}");
 }
 
 /// For a repair by hand; administrators can read every Secret anyway.

@@ -9,14 +9,14 @@ use std::sync::Once;
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
-use kube::api::{Api, PostParams};
+use k8s_openapi::api::core::v1::{Container, Namespace, Node, Pod, PodSpec, ServiceAccount};
+use kube::api::{Api, ObjectMeta, PostParams};
 use kube::{Client, Config};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::certificates::Certificates;
-use crate::{Error, Port, Result, Scratch};
+use crate::{Error, KubernetesVersion, Port, Result, Scratch, unique_name};
 
 /// A question whether the server is ready may not take longer; the next one follows.
 const PROBE: Duration = Duration::from_secs(5);
@@ -156,22 +156,14 @@ impl Access {
         })
     }
 
-    /// A token of a service account, made by the API server; bound to a Node if one is named, so that it carries the
-    /// node claim.
+    /// A token of a service account, made by the API server. If a Node is named, the token carries the node claim where
+    /// this version of Kubernetes knows it: bound to the Node, or to a pod on it.
     pub async fn service_account_token(&self, namespace: &str, name: &str, node: Option<&str>) -> Result<String> {
         let doing = || Error::kube(format!("asking for a token of service account {namespace}/{name}"));
         let client = self.client()?;
         let bound_object_ref = match node {
             None => None,
-            Some(node) => {
-                let found = Api::<Node>::all(client.clone()).get(node).await.map_err(doing())?;
-                Some(BoundObjectReference {
-                    api_version: Some("v1".into()),
-                    kind: Some("Node".into()),
-                    name: Some(node.to_owned()),
-                    uid: found.metadata.uid,
-                })
-            }
+            Some(node) => bound_to(client.clone(), namespace, name, node).await.map_err(doing())?,
         };
         let request = TokenRequest {
             spec: TokenRequestSpec {
@@ -203,6 +195,47 @@ impl Access {
         PROVIDER.call_once(|| drop(rustls::crypto::aws_lc_rs::default_provider().install_default()));
         Client::try_from(config).map_err(Error::kube(format!("making a client for {}", self.server)))
     }
+}
+
+/// What a token is bound to so that it names this node; nothing where tokens name no node.
+async fn bound_to(
+    client: Client,
+    namespace: &str,
+    account: &str,
+    node: &str,
+) -> kube::Result<Option<BoundObjectReference>> {
+    let version = KubernetesVersion::tested();
+    let reference = |kind: &str, metadata: ObjectMeta| BoundObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some(kind.to_owned()),
+        name: metadata.name,
+        uid: metadata.uid,
+    };
+    if version.binds_tokens_to_nodes() {
+        let found = Api::<Node>::all(client).get(node).await?;
+        return Ok(Some(reference("Node", found.metadata)));
+    }
+    if !version.enforces_node_policy() {
+        return Ok(None);
+    }
+    let mut pod = Pod {
+        spec: Some(PodSpec {
+            node_name: Some(node.to_owned()),
+            service_account_name: Some(account.to_owned()),
+            containers: vec![Container {
+                name: "agent".to_owned(),
+                image: Some("agent".to_owned()),
+                ..Container::default()
+            }],
+            ..PodSpec::default()
+        }),
+        ..Pod::default()
+    };
+    pod.metadata.name = Some(unique_name(account));
+    let created = Api::<Pod>::namespaced(client, namespace)
+        .create(&PostParams::default(), &pod)
+        .await?;
+    Ok(Some(reference("Pod", created.metadata)))
 }
 
 /// Leaves out the token.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
 use tokio::net::TcpStream;
 
-use super::{Access, Options, READY, kubernetes};
+use super::{Access, Options, READY, kube_apiserver, kubernetes};
 use crate::environment::{ETCD_DEBIAN, cached};
 use crate::{Lifetime, Port, Process, Program, Result};
 
@@ -84,7 +84,7 @@ pub(super) fn api_server(
     args.extend(options.api_server_args.iter().cloned());
     Ok(Program {
         name: "kube-apiserver",
-        path: kubernetes("kube-apiserver")?,
+        path: kube_apiserver()?,
         args,
         env: vec![],
         log: folder.join("kube-apiserver.log"),

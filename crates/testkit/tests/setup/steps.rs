@@ -47,18 +47,24 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "servers/kubernetes-1.36.3/kube-apiserver",
-                "k8s.io/kubernetes/cmd/kube-apiserver",
+                "k8s.io/kubernetes/cmd/kube-apiserver 1.36.3",
             ),
             (
                 "servers/kubernetes-1.36.3/kube-controller-manager",
-                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-controller-manager 1.36.3",
             ),
             (
                 "servers/kubernetes-1.36.3/kube-scheduler",
-                "k8s.io/kubernetes/cmd/kube-scheduler",
+                "k8s.io/kubernetes/cmd/kube-scheduler 1.36.3",
             ),
-            ("servers/kubernetes-1.36.3/kubectl", "k8s.io/kubernetes/cmd/kubectl"),
-            ("servers/kubernetes-1.36.3/kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+            (
+                "servers/kubernetes-1.36.3/kubectl",
+                "k8s.io/kubernetes/cmd/kubectl 1.36.3",
+            ),
+            (
+                "servers/kubernetes-1.36.3/kubelet",
+                "k8s.io/kubernetes/cmd/kubelet 1.36.3",
+            ),
         ],
     ),
     (
@@ -121,14 +127,44 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("cargo-deny", &[("tools/bin/cargo-deny", "cargo-deny 0.20.2")]),
 ];
 
-/// The names, in the order of the script.
+/// Steps that run only when they are named.
+const OTHER_STEPS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "kubernetes-1.27.4",
+        &[(
+            "servers/kubernetes-1.27.4/kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-apiserver 1.27.4",
+        )],
+    ),
+    (
+        "kubernetes-1.30.14",
+        &[(
+            "servers/kubernetes-1.30.14/kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-apiserver 1.30.14",
+        )],
+    ),
+    (
+        "kubernetes-1.33.4",
+        &[(
+            "servers/kubernetes-1.33.4/kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-apiserver 1.33.4",
+        )],
+    ),
+];
+
+/// The names of the steps that run without being named, in the order of the script.
 pub(crate) fn names() -> Vec<&'static str> {
     STEPS.iter().map(|(name, _)| *name).collect()
 }
 
+/// The names of all steps.
+pub(crate) fn all_names() -> Vec<&'static str> {
+    STEPS.iter().chain(OTHER_STEPS).map(|(name, _)| *name).collect()
+}
+
 /// What is in the cache after these steps.
 pub(crate) fn programs_of(steps: &[&str]) -> BTreeMap<String, String> {
-    let named = STEPS.iter().filter(|(name, _)| steps.contains(name));
+    let named = STEPS.iter().chain(OTHER_STEPS).filter(|(name, _)| steps.contains(name));
     named
         .flat_map(|(_, programs)| programs.iter())
         .map(|(path, source)| ((*path).to_owned(), (*source).to_owned()))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use larder_testkit::{ControlPlane, Kubectl, Options, Scratch, kubectl};
+use larder_testkit::{ControlPlane, Kubectl, KubernetesVersion, Options, Scratch, kubectl};
 use rstest::rstest;
 
 use crate::chart::{NAMESPACE, SETS, manifests, set, template};
@@ -29,7 +29,7 @@ async fn the_api_server_accepts_every_set_of_values() {
     must(plane.kubeconfig(), &["create", "namespace", NAMESPACE]).await;
     for name in SETS {
         let mut arguments = set(name);
-        arguments.push("--kube-version=1.36.0".to_owned());
+        arguments.push(format!("--kube-version={}", KubernetesVersion::tested().as_str()));
         let file = scratch.path().join("rendered.yaml");
         std::fs::write(&file, template(&arguments).await.unwrap()).unwrap();
         let file = file.to_str().unwrap();

@@ -1,0 +1,9 @@
+//go:build tools
+
+// Package servers pins the Kubernetes programs that the tests run. Nothing here is compiled into Larder;
+// `tests/servers/setup` builds the commands named below into the user's cache directory.
+package servers
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+)
