@@ -13,9 +13,10 @@ mod challenge;
 mod documents;
 mod error;
 mod login_servers;
+mod range;
 mod repository;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transport;
 
 use std::sync::Arc;
@@ -25,10 +26,14 @@ use larder_model::ImageRef;
 
 use crate::hosts::Hosts;
 use crate::{Credential, Keyring};
+#[cfg(test)]
+pub(crate) use blob::digest_of;
 pub use blob::{BlobWriter, Progress};
 pub use error::RegistryError;
 pub use login_servers::{LoginServers, MirrorLogin};
+pub(crate) use range::{BlobRange, RangeBody};
 pub use repository::Repository;
+pub(crate) use repository::pause_after;
 use transport::Transport;
 
 /// Limits on waiting, and where mirrors are described.

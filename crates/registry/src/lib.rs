@@ -7,6 +7,7 @@
 //! | [`keyring`] | the kubelet's rules for which credentials fit which image, in which order |
 //! | [`provider`] | the kubelet's credential-provider plugins, run on this machine |
 //! | [`hosts`] | containerd's `hosts.toml`: mirrors and certificates per registry |
+//! | [`fetch`] | blobs at the speed of the line: several at once, in ranges, from where they broke off |
 //! | [`client`] | manifests by platform, blobs checked by digest, errors as [`larder_model::Reason`] |
 //!
 //! Nothing here knows Kubernetes objects or container runtimes, and nothing decides what to pull.
@@ -14,6 +15,7 @@
 pub mod client;
 pub mod credential;
 pub mod docker_config;
+pub mod fetch;
 pub mod hosts;
 pub mod keyring;
 pub mod manifest;

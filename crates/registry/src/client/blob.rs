@@ -179,6 +179,7 @@ impl Repository {
             path: &path,
             accept: None,
             from_byte,
+            to_byte: None,
         };
         let mut response = self.send_with_access(door, &read).await?;
         let mut skip = bytes_to_skip(&doing, &response, from_byte)?;
@@ -276,7 +277,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The digest of some bytes; SHA-256 unless asked otherwise.
-pub(super) fn digest_of(algorithm: Option<Algorithm>, bytes: &[u8]) -> Option<Digest> {
+pub(crate) fn digest_of(algorithm: Option<Algorithm>, bytes: &[u8]) -> Option<Digest> {
     let mut hasher = Hasher::new(algorithm.unwrap_or(Algorithm::Sha256));
     hasher.update(bytes);
     hasher.digest()

@@ -45,6 +45,7 @@ impl Repository {
             path: &path,
             accept: Some(ACCEPT),
             from_byte: 0,
+            to_byte: None,
         };
         let mut last = None;
         for door in self.doors(|endpoint| endpoint.resolves) {
@@ -124,6 +125,7 @@ impl Repository {
             path: &path,
             accept: Some(ACCEPT),
             from_byte: 0,
+            to_byte: None,
         };
         let response = self.send(door, &read).await?;
         let headers = response.headers().clone();

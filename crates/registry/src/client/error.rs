@@ -19,6 +19,10 @@ pub struct RegistryError {
     pub message: String,
     /// How long the registry asks to be left alone.
     pub retry_after: Option<Duration>,
+    /// The status of an answer that is a refusal.
+    pub(super) status: Option<StatusCode>,
+    /// The refusal came from a host to which the registry redirects.
+    pub(super) is_elsewhere: bool,
     #[source]
     source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -29,6 +33,8 @@ impl RegistryError {
             reason,
             message: message.into(),
             retry_after: None,
+            status: None,
+            is_elsewhere: false,
             source: None,
         }
     }
@@ -60,6 +66,7 @@ impl RegistryError {
         };
         let mut error = Self::new(reason, format!("{doing} was answered with {status}{said}"));
         error.retry_after = retry_after;
+        error.status = Some(status);
         error
     }
 
@@ -70,8 +77,37 @@ impl RegistryError {
         Self::new(reason, format!("{doing} failed")).caused_by(error)
     }
 
+    /// A registry that asked for a pause, which is not over yet.
+    pub(super) fn paused(doing: &str, left: Duration) -> Self {
+        // Rounded up: a wait of less than a second is still a wait.
+        let left = Duration::from_secs(left.as_secs() + u64::from(0 < left.subsec_nanos()));
+        let message = format!(
+            "{doing} was put off: the registry asked to retry after {} s",
+            left.as_secs()
+        );
+        let mut error = Self::new(Reason::RateLimited, message);
+        error.retry_after = Some(left);
+        error
+    }
+
+    /// Whether the registry has to be asked for a new address: signed addresses of blob stores end.
+    pub(crate) fn wants_a_new_address(&self) -> bool {
+        self.is_elsewhere && self.reason == Reason::AuthDenied
+    }
+
+    /// Whether the host cannot give a part of a blob. It may still be able to give the whole of it.
+    pub(crate) fn refuses_ranges(&self) -> bool {
+        let refusals = [
+            StatusCode::BAD_REQUEST,
+            StatusCode::METHOD_NOT_ALLOWED,
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            StatusCode::NOT_IMPLEMENTED,
+        ];
+        self.status.is_some_and(|status| refusals.contains(&status))
+    }
+
     /// Whether sending the same request again may help at once.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         self.retry_after.is_none() && matches!(self.reason, Reason::Unreachable | Reason::Stalled | Reason::Timeout)
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Read<'a> {
     pub(super) path: &'a str,
     pub(super) accept: Option<&'static str>,
     pub(super) from_byte: u64,
+    /// The byte behind the last one that is wanted; `None` means to the end.
+    pub(super) to_byte: Option<u64>,
 }
 
 impl Repository {
@@ -137,6 +139,13 @@ impl Repository {
             let response = self
                 .send_once(&clients.content, door, read, access.header.clone())
                 .await?;
+            if matches!(
+                response.status(),
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+            ) && let Some(wait) = retry_after(&response)
+            {
+                self.transport.pause(&door.endpoint, wait);
+            }
             if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
                 *door.access.lock().await = access;
                 return accepted(read.doing, response).await;
@@ -145,7 +154,9 @@ impl Repository {
             // service of its own: its challenge is not answered.
             if response.url().origin() != door.endpoint.base.origin() {
                 *door.access.lock().await = access;
-                return Err(refused(&at_redirect_target(read.doing, response.url()), response).await);
+                let mut refusal = refused(&at_redirect_target(read.doing, response.url()), response).await;
+                refusal.is_elsewhere = true;
+                return Err(refusal);
             }
             access.challenge = Challenge::from_headers(response.headers()).or(access.challenge);
             // A token from before may merely have ended; one just made was refused together with its credential.
@@ -181,12 +192,17 @@ impl Repository {
         read: &Read<'_>,
         authorization: Option<HeaderValue>,
     ) -> Result<Response, RegistryError> {
+        if let Some(left) = self.transport.paused(&door.endpoint) {
+            return Err(RegistryError::paused(read.doing, left));
+        }
         let mut request = client.request(read.method.clone(), self.url(&door.endpoint, read.path)?);
         if let Some(accept) = read.accept {
             request = request.header(ACCEPT, accept);
         }
-        if 0 < read.from_byte {
-            request = request.header(RANGE, format!("bytes={}-", read.from_byte));
+        match read.to_byte {
+            Some(end) => request = request.header(RANGE, format!("bytes={}-{}", read.from_byte, end.saturating_sub(1))),
+            None if 0 < read.from_byte => request = request.header(RANGE, format!("bytes={}-", read.from_byte)),
+            None => {}
         }
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);
@@ -217,7 +233,7 @@ impl Repository {
 }
 
 /// Waits before another try; longer after every failure in a row.
-pub(super) async fn pause_after(failed: u32) {
+pub(crate) async fn pause_after(failed: u32) {
     tokio::time::sleep(FIRST_PAUSE * 4_u32.saturating_pow(failed.saturating_sub(1).min(3))).await;
 }
 

@@ -1,4 +1,4 @@
-mod fake;
+pub(crate) mod fake;
 mod faults;
 mod logins;
 mod other_hosts;

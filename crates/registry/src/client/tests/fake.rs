@@ -23,7 +23,7 @@ use crate::client::blob::digest_of;
 use crate::manifest::{Descriptor, OCI_INDEX, OCI_MANIFEST};
 
 #[derive(Default, Clone, Copy, PartialEq)]
-pub(super) enum Auth {
+pub(crate) enum Auth {
     #[default]
     Open,
     /// `ann` with `s3cret`
@@ -36,34 +36,46 @@ pub(super) enum Auth {
 
 /// What the registry holds and how it misbehaves.
 #[derive(Default)]
-pub(super) struct Shelf {
-    pub(super) auth: Auth,
-    pub(super) manifests: HashMap<String, (String, Bytes)>,
-    pub(super) blobs: HashMap<String, Bytes>,
+pub(crate) struct Shelf {
+    pub(crate) auth: Auth,
+    pub(crate) manifests: HashMap<String, (String, Bytes)>,
+    pub(crate) blobs: HashMap<String, Bytes>,
     /// Answers given instead of the next ones to requests for content.
-    pub(super) refusals: VecDeque<(u16, Vec<(&'static str, String)>)>,
+    pub(crate) refusals: VecDeque<(u16, Vec<(&'static str, String)>)>,
     /// A blob's body breaks off after so many bytes, every time.
-    pub(super) cut_after: Option<usize>,
+    pub(crate) cut_after: Option<usize>,
     /// A blob's body stops after so many bytes and stays open.
-    pub(super) stall_after: Option<usize>,
-    pub(super) ignores_ranges: bool,
+    pub(crate) stall_after: Option<usize>,
+    pub(crate) ignores_ranges: bool,
+    /// Requests for ranges are answered with this status.
+    pub(crate) refuses_ranges: Option<u16>,
+    /// Ranges that hold this byte come with another value there.
+    pub(crate) wrong_byte: Option<usize>,
+    /// Ranges say that the blob has so many bytes more than it has.
+    pub(crate) claims_more: usize,
+    /// Bodies never end.
+    pub(crate) is_endless: bool,
+    /// So many bodies break off, and no more. `None`: every one.
+    pub(crate) cuts: Option<usize>,
+    /// Bytes of blobs that were handed to connections.
+    pub(crate) sent: u64,
     /// Blobs are at this origin.
-    pub(super) redirects_to: Option<String>,
+    pub(crate) redirects_to: Option<String>,
     /// Manifests are there too.
-    pub(super) redirects_manifests: bool,
+    pub(crate) redirects_manifests: bool,
     /// The token service answers with this status and points to this address.
-    pub(super) token_redirect: Option<(u16, String)>,
-    pub(super) realm: Option<String>,
+    pub(crate) token_redirect: Option<(u16, String)>,
+    pub(crate) realm: Option<String>,
     /// Number in the token that is valid now.
-    pub(super) token: u32,
+    pub(crate) token: u32,
     /// `METHOD path range? authorization-scheme`
-    pub(super) log: Vec<String>,
+    pub(crate) log: Vec<String>,
     /// Every `Authorization` header and every body that is not empty.
     secrets: Vec<String>,
 }
 
-pub(super) struct FakeRegistry {
-    pub(super) address: String,
+pub(crate) struct FakeRegistry {
+    pub(crate) address: String,
     scheme: &'static str,
     shelf: Arc<Mutex<Shelf>>,
     server: JoinHandle<()>,
@@ -76,19 +88,19 @@ impl Drop for FakeRegistry {
 }
 
 impl FakeRegistry {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_at("127.0.0.1").await
     }
 
     /// At another address of the loopback network, which makes it another host.
-    pub(super) async fn start_at(ip: &str) -> Self {
+    pub(crate) async fn start_at(ip: &str) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         Self::serve(listener, address, "http")
     }
 
     /// Behind TLS, with a certificate of its own that no client knows.
-    pub(super) async fn start_tls(ip: &str) -> Self {
+    pub(crate) async fn start_tls(ip: &str) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         Self::serve(TlsListener::new(listener, ip), address, "https")
@@ -111,24 +123,24 @@ impl FakeRegistry {
     }
 
     /// `scheme://host:port`
-    pub(super) fn origin(&self) -> String {
+    pub(crate) fn origin(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
 
     /// Everything it was sent that may hold a secret.
-    pub(super) fn secrets(&self) -> Vec<String> {
+    pub(crate) fn secrets(&self) -> Vec<String> {
         self.shelf().secrets.clone()
     }
 
-    pub(super) fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    pub(crate) fn shelf(&self) -> MutexGuard<'_, Shelf> {
         self.shelf.lock().unwrap()
     }
 
-    pub(super) fn image(&self, rest: &str) -> ImageRef {
+    pub(crate) fn image(&self, rest: &str) -> ImageRef {
         ImageRef::parse(&format!("{}/{rest}", self.address)).unwrap()
     }
 
-    pub(super) fn add_blob(&self, bytes: impl Into<Bytes>) -> Descriptor {
+    pub(crate) fn add_blob(&self, bytes: impl Into<Bytes>) -> Descriptor {
         let bytes = bytes.into();
         let digest = digest_of(None, &bytes).unwrap();
         let size = bytes.len() as u64;
@@ -141,7 +153,7 @@ impl FakeRegistry {
         }
     }
 
-    pub(super) fn add_document(&self, tag: &str, media_type: &str, json: &serde_json::Value) -> Descriptor {
+    pub(crate) fn add_document(&self, tag: &str, media_type: &str, json: &serde_json::Value) -> Descriptor {
         let bytes = Bytes::from(json.to_string());
         let digest = digest_of(None, &bytes).unwrap();
         let size = bytes.len() as u64;
@@ -159,7 +171,7 @@ impl FakeRegistry {
     }
 
     /// An image of one layer, built for linux on this architecture.
-    pub(super) fn add_image(&self, tag: &str, architecture: &str, layer: &[u8]) -> Descriptor {
+    pub(crate) fn add_image(&self, tag: &str, architecture: &str, layer: &[u8]) -> Descriptor {
         let config = serde_json::json!({"os": "linux", "architecture": architecture}).to_string();
         let (config, layer) = (self.add_blob(config), self.add_blob(layer.to_vec()));
         let manifest = serde_json::json!({
@@ -168,7 +180,7 @@ impl FakeRegistry {
         self.add_document(tag, OCI_MANIFEST, &manifest)
     }
 
-    pub(super) fn add_index(&self, tag: &str, architectures: &[&str]) -> Descriptor {
+    pub(crate) fn add_index(&self, tag: &str, architectures: &[&str]) -> Descriptor {
         let builds: Vec<_> = architectures
             .iter()
             .map(|architecture| {
@@ -186,7 +198,7 @@ impl FakeRegistry {
         )
     }
 
-    pub(super) fn log(&self) -> Vec<String> {
+    pub(crate) fn log(&self) -> Vec<String> {
         self.shelf().log.clone()
     }
 }
@@ -270,7 +282,7 @@ impl Shelf {
         )))
     }
 
-    fn content(&self, method: &Method, path: &str, headers: &HeaderMap) -> Response {
+    fn content(&mut self, method: &Method, path: &str, headers: &HeaderMap) -> Response {
         let (kind, name) = path.rsplit_once('/').map_or(("", ""), |(head, name)| (head, name));
         let kind = kind.rsplit_once('/').map_or("", |(_, kind)| kind);
         if let Some(elsewhere) = &self.redirects_to
@@ -303,23 +315,51 @@ impl Shelf {
             .unwrap()
     }
 
-    fn blob(&self, name: &str, headers: &HeaderMap) -> Response {
-        let Some(bytes) = self.blobs.get(name) else {
+    fn blob(&mut self, name: &str, headers: &HeaderMap) -> Response {
+        let Some(bytes) = self.blobs.get(name).cloned() else {
             return refuse(404, &[]);
         };
         let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
-        let start = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
-        let (status, start) = match start {
-            Some(start) if !self.ignores_ranges => (StatusCode::PARTIAL_CONTENT, start),
-            _ => (StatusCode::OK, 0),
+        let asked = range.and_then(|range| {
+            let (start, end) = range.strip_prefix("bytes=")?.split_once('-')?;
+            let end: Option<usize> = end.parse().ok();
+            Some((
+                start.parse().ok()?,
+                end.map_or(bytes.len(), |end| (end + 1).min(bytes.len())),
+            ))
+        });
+        if let (Some(status), Some(_)) = (self.refuses_ranges, asked) {
+            return refuse(status, &[]);
+        }
+        let (status, (start, end)) = match asked {
+            Some(range) if !self.ignores_ranges => (StatusCode::PARTIAL_CONTENT, range),
+            _ => (StatusCode::OK, (0, bytes.len())),
         };
-        let rest = bytes.slice(start..);
-        let response = Response::builder().status(status).header(
-            header::CONTENT_RANGE,
-            format!("bytes {start}-{}/{}", bytes.len() - 1, bytes.len()),
-        );
-        let limit = self.cut_after.or(self.stall_after).filter(|limit| *limit < rest.len());
+        let mut rest = bytes.slice(start..end);
+        if let Some(wrong) = self
+            .wrong_byte
+            .filter(|wrong| asked.is_some() && (start..end).contains(wrong))
+        {
+            let mut changed = rest.to_vec();
+            changed[wrong - start] ^= 1;
+            rest = changed.into();
+        }
+        let total = bytes.len() + self.claims_more;
+        let response = Response::builder()
+            .status(status)
+            .header(header::CONTENT_RANGE, format!("bytes {start}-{}/{total}", end - 1));
+        let cut_after = self.cut_after.filter(|_| self.cuts != Some(0));
+        let limit = cut_after.or(self.stall_after).filter(|limit| *limit < rest.len());
+        if limit.is_some() {
+            self.cuts = self.cuts.map(|cuts| cuts.saturating_sub(1));
+        }
+        self.sent += limit.unwrap_or(rest.len()) as u64;
         let body = match limit {
+            None if self.is_endless => {
+                let first = futures::stream::iter([Ok::<_, io::Error>(rest)]);
+                let more = futures::stream::repeat_with(|| Ok(Bytes::from_static(&[7; 4096])));
+                Body::from_stream(first.chain(more))
+            }
             None => Body::from(rest),
             Some(limit) => {
                 let first = futures::stream::iter([Ok(rest.slice(..limit))]);
