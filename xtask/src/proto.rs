@@ -13,17 +13,22 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 /// Every file that is compiled, relative to `crates/runtime-proto/proto`.
-const PROTO_FILES: [&str; 6] = [
+const PROTO_FILES: [&str; 8] = [
     "cri.proto",
     "containerd/content.proto",
     "containerd/events.proto",
     "containerd/images.proto",
+    "containerd/leases.proto",
+    "containerd/snapshots.proto",
     "containerd/types.proto",
     "containerd/version.proto",
 ];
 
 /// Messages that hold a secret. Their `Debug` is written by hand in the crate and shows none.
 const HOLDS_SECRETS: [&str; 1] = [".runtime.v1.AuthConfig"];
+
+/// Fields whose bytes are passed on as they are, without being copied.
+const PASSED_ON: &str = ".containerd.services.content.v1.WriteContentRequest.data";
 
 /// The descriptions of the Kubernetes kinds that the embedded API server reads in protobuf.
 const KUBERNETES: (&str, &str) = ("crates/localplane/proto", "kubernetes.proto");
@@ -64,6 +69,7 @@ fn grpc_code(root: &Path, check: bool) -> Result<()> {
     tonic_prost_build::configure()
         .out_dir(&fresh)
         .skip_debug(HOLDS_SECRETS)
+        .bytes(PASSED_ON)
         .compile_fds(descriptors)
         .context("cannot generate the gRPC code")?;
 

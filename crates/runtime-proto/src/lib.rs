@@ -57,6 +57,16 @@ pub mod containerd {
                 include!("generated/containerd.services.images.v1.rs");
             }
         }
+        pub mod leases {
+            pub mod v1 {
+                include!("generated/containerd.services.leases.v1.rs");
+            }
+        }
+        pub mod snapshots {
+            pub mod v1 {
+                include!("generated/containerd.services.snapshots.v1.rs");
+            }
+        }
         pub mod version {
             pub mod v1 {
                 include!("generated/containerd.services.version.v1.rs");

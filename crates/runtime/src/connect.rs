@@ -2,7 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use crate::{ImageRuntime, RuntimeEndpoint, RuntimeError, containerd::ContainerdRuntime, cri::CriRuntime};
+use crate::{
+    Fetching, ImageRuntime, LeftToRuntime, RuntimeEndpoint, RuntimeError, containerd::ContainerdRuntime,
+    cri::CriRuntime,
+};
 
 /// What containerd calls itself, in K3s, RKE2, k0s and MicroK8s too.
 const CONTAINERD: &str = "containerd";
@@ -12,13 +15,30 @@ const CONTAINERD: &str = "containerd";
 /// Fails while nobody answers: ask again later. Once it has succeeded, the runtime may go away and come back.
 /// `host_root` is where this process sees the node's root filesystem.
 pub async fn connect(endpoint: &RuntimeEndpoint, host_root: &Path) -> Result<Arc<dyn ImageRuntime>, RuntimeError> {
+    connect_with(endpoint, host_root, None).await
+}
+
+/// The same, with a fetcher that brings layers into the runtime's store, where the runtime has one that we can use.
+pub async fn connect_with(
+    endpoint: &RuntimeEndpoint,
+    host_root: &Path,
+    fetching: Option<Fetching>,
+) -> Result<Arc<dyn ImageRuntime>, RuntimeError> {
     let cri = CriRuntime::new(endpoint, host_root)?;
     let version = cri.version().await?;
     if version.name == CONTAINERD {
-        Ok(Arc::new(ContainerdRuntime::new(endpoint, host_root)?))
-    } else {
-        Ok(Arc::new(cri))
+        let containerd = ContainerdRuntime::new(endpoint, host_root)?;
+        return Ok(match fetching {
+            Some(fetching) => Arc::new(containerd.fetching(fetching)),
+            None => Arc::new(containerd),
+        });
     }
+    if fetching.is_none() {
+        return Ok(Arc::new(cri));
+    }
+    let left = LeftToRuntime::OtherRuntime;
+    tracing::info!(runtime = %version, reason = left.as_str(), "{left}");
+    Ok(Arc::new(cri.leaving(left)))
 }
 
 #[cfg(test)]

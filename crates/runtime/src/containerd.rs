@@ -4,12 +4,19 @@
 //! - pins and second names, as references of our own (`references`)
 //! - images that others delete, from the event stream (`events`)
 //!
-//! Images are pulled by CRI alone, so that its metadata, snapshotter and events stay right.
+//! - layers at the speed of the line, into the content store (`prefetch`)
+//!
+//! Every image is pulled by CRI, so that its metadata, snapshotter and events stay right. Layers that were fetched before are
+//! in the content store, where CRI finds them.
 
+mod contents;
 mod events;
 mod filter;
 mod flights;
+mod ingest;
+mod leases;
 mod manifest;
+mod prefetch;
 mod progress;
 mod references;
 mod services;
@@ -23,10 +30,16 @@ use larder_registry::Platform;
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::{flights::Flights, progress::Gauge, references::References, services::Services};
+use self::{
+    flights::{FlightGuard, Flights},
+    prefetch::{Prefetch, Prefetched},
+    progress::Gauge,
+    references::References,
+    services::Services,
+};
 use crate::{
-    Capabilities, ImageEvents, ImageFs, ImageRuntime, LocalImage, OwnReference, Progress, PullRequest, PulledImage,
-    RuntimeEndpoint, RuntimeError, RuntimeVersion, Support, cri::CriRuntime,
+    Capabilities, Fetching, ImageEvents, ImageFs, ImageRuntime, LocalImage, OwnReference, Progress, PullRequest,
+    PulledImage, RuntimeEndpoint, RuntimeError, RuntimeVersion, Support, cri::CriRuntime,
 };
 
 /// How long containerd's CRI may take to notice a reference: it learns of it by an event.
@@ -40,6 +53,7 @@ pub struct ContainerdRuntime {
     cri: CriRuntime,
     services: Services,
     flights: Arc<Flights>,
+    fetching: Option<Fetching>,
 }
 
 impl ContainerdRuntime {
@@ -51,8 +65,18 @@ impl ContainerdRuntime {
         Ok(Self {
             services: Services::new(cri.link().clone()),
             flights: Arc::new(Flights::default()),
+            fetching: None,
             cri,
         })
+    }
+
+    /// Fetches layers before CRI does.
+    #[must_use]
+    pub fn fetching(self, fetching: Fetching) -> Self {
+        Self {
+            fetching: Some(fetching),
+            ..self
+        }
     }
 
     fn references(&self) -> References<'_> {
@@ -61,6 +85,21 @@ impl ContainerdRuntime {
 
     fn gauge(&self) -> Gauge<'_> {
         Gauge::new(&self.services, &self.flights)
+    }
+
+    /// Fetches what the image lacks. Only what CRI could not do better is an error.
+    async fn prefetch(&self, request: &PullRequest, flight: &FlightGuard) -> Result<Prefetched, RuntimeError> {
+        let Some(fetching) = &self.fetching else {
+            return Ok(Prefetched::off());
+        };
+        let prefetch = Prefetch {
+            fetching,
+            services: &self.services,
+            cri: &self.cri,
+            flight,
+            request,
+        };
+        prefetch.run().await
     }
 
     async fn check_pins(&self, doing: &str) -> Result<(), RuntimeError> {
@@ -129,7 +168,11 @@ impl ImageRuntime for ContainerdRuntime {
     async fn pull(&self, request: &PullRequest) -> Result<PulledImage, RuntimeError> {
         let before = self.target(&request.image).await?;
         let flight = self.gauge().begin(request);
+        let prefetched = self.prefetch(request, &flight).await?;
         let pulled = self.cri.pull(request).await?;
+        if let Some(lease) = &prefetched.lease {
+            lease.release().await;
+        }
         let digest = self.target(&request.image).await?;
         let found = self.gauge().contents(&flight, digest.as_ref()).await;
         let download = found.as_ref().map(|found| ByteSize(found.blobs.total()));
@@ -147,7 +190,8 @@ impl ImageRuntime for ContainerdRuntime {
         Ok(PulledImage {
             digest,
             download,
-            fetched,
+            fetched: prefetched.line_bytes(fetched),
+            path: prefetched.path,
             ..pulled
         })
     }

@@ -20,8 +20,8 @@ use tonic::{Code, Status};
 
 use self::convert::{auth_config, local_image, platform, sandbox_config};
 use crate::{
-    Capabilities, ImageEvents, ImageFs, ImageRuntime, LocalImage, OwnReference, Progress, PullRequest, PulledImage,
-    RuntimeEndpoint, RuntimeError, RuntimeVersion, image_fs,
+    Capabilities, FetchPath, ImageEvents, ImageFs, ImageRuntime, LeftToRuntime, LocalImage, OwnReference, Progress,
+    PullRequest, PulledImage, RuntimeEndpoint, RuntimeError, RuntimeVersion, image_fs,
     link::{ANSWER_LIMIT, Link},
 };
 
@@ -36,6 +36,7 @@ const NO_CRI: &str = "there is a gRPC server without CRI v1; if it is containerd
 pub struct CriRuntime {
     link: Link,
     host_root: PathBuf,
+    path: FetchPath,
 }
 
 impl CriRuntime {
@@ -55,7 +56,30 @@ impl CriRuntime {
         Ok(Self {
             link: Link::new(endpoint, limit)?,
             host_root: host_root.into(),
+            path: FetchPath::Runtime,
         })
+    }
+
+    /// Says of every pull why the runtime fetches by itself.
+    pub(crate) fn leaving(self, why: LeftToRuntime) -> Self {
+        Self {
+            path: FetchPath::LeftToRuntime(why),
+            ..self
+        }
+    }
+
+    /// Name of the snapshotter that images are unpacked with. containerd shows it in a path alone.
+    pub(crate) async fn snapshotter(&self) -> Result<Option<String>, RuntimeError> {
+        let mut images = self.link.images();
+        let call = images.image_fs_info(proto::ImageFsInfoRequest {});
+        let answer = self.link.ask("ask for the snapshotter", call).await?;
+        let first = answer.image_filesystems.into_iter().next();
+        let path = first
+            .and_then(|usage| usage.fs_id)
+            .map(|id| id.mountpoint)
+            .unwrap_or_default();
+        let folder = path.rsplit('/').next().unwrap_or_default();
+        Ok(folder.strip_prefix("io.containerd.snapshotter.v1.").map(str::to_owned))
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -198,6 +222,7 @@ impl ImageRuntime for CriRuntime {
         Ok(PulledImage {
             download: None,
             fetched: None,
+            path: self.path.clone(),
             digest: there.digest_in(&request.image),
             id: there.id,
             size: there.size,

@@ -4,6 +4,8 @@ use std::{fmt, path::PathBuf};
 
 use larder_model::{ByteSize, Digest, ImageRef, Reference};
 
+use crate::FetchPath;
+
 /// One image of the node, under all its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalImage {
@@ -71,6 +73,8 @@ pub struct PulledImage {
     pub download: Option<ByteSize>,
     /// Those of them that this pull brought. `None` where nobody can tell.
     pub fetched: Option<ByteSize>,
+    /// Who fetched them.
+    pub path: FetchPath,
 }
 
 /// Bytes of a running pull.

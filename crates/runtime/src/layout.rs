@@ -35,8 +35,8 @@ use self::{
     meter::Meters,
 };
 use crate::{
-    Capabilities, ImageEvents, ImageFs, ImageRuntime, LocalImage, OwnReference, Progress, PullRequest, PulledImage,
-    RuntimeError, RuntimeVersion, Support, image_fs,
+    Capabilities, FetchPath, ImageEvents, ImageFs, ImageRuntime, LocalImage, OwnReference, Progress, PullRequest,
+    PulledImage, RuntimeError, RuntimeVersion, Support, image_fs,
 };
 
 /// An index may point to an index; nobody nests deeper.
@@ -167,6 +167,7 @@ impl ImageRuntime for LayoutRuntime {
             size: there.size,
             download: Some(found.download_size()),
             fetched: None,
+            path: FetchPath::Runtime,
         })
     }
 

@@ -6,7 +6,7 @@ use larder_runtime_proto::runtime::v1::{
     image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
 };
 use tonic::{
-    Response, Status,
+    Code, Response, Status,
     transport::{Channel, Endpoint},
 };
 
@@ -91,6 +91,10 @@ impl Link {
                 doing,
                 endpoint: self.endpoint.to_string(),
                 source: RuntimeText::new(innermost(cause)),
+            },
+            None if status.code() == Code::Unimplemented => RuntimeError::Unsupported {
+                doing,
+                why: RuntimeText::new(status.message()).to_string(),
             },
             None => RuntimeError::Refused {
                 doing,

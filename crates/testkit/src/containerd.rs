@@ -52,6 +52,10 @@ pub struct ContainerdOptions {
     pub disk_size: Option<u64>,
     /// How many layers one pull fetches at the same time; containerd's own default is 3.
     pub max_concurrent_downloads: u32,
+    /// Whether layers leave the content store once they are unpacked.
+    pub discard_unpacked_layers: bool,
+    /// From 2.x on: fetches layers in parallel ranges of this many bytes, which is off by default.
+    pub layer_fetch_buffer: Option<u32>,
 }
 
 impl ContainerdOptions {
@@ -61,6 +65,8 @@ impl ContainerdOptions {
             version,
             disk_size: None,
             max_concurrent_downloads: 3,
+            discard_unpacked_layers: false,
+            layer_fetch_buffer: None,
         }
     }
 }

@@ -9,7 +9,11 @@ pub(super) const SHARED_RANGE: u64 = 1 << 20;
 
 /// Size of a range at the head where every connection has a blob of its own. Not the whole blob, so that others can join
 /// in behind it as soon as they are free.
-pub(super) const LONE_RANGE: u64 = 8 << 20;
+pub(super) const LONE_RANGE: u64 = 4 << 20;
+
+/// Ranges that may be under way or in memory beyond one for each connection, so that a slow one does not hold up the others.
+/// No more: what waits in memory is fetched again after a crash.
+const SPARE_RANGES: u64 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -84,10 +88,8 @@ impl Ranges {
             self.0[place].state = State::Opening;
             return Some(Next::Open(place));
         }
-        let ahead = self
-            .0
-            .iter()
-            .position(|blob| blob.state == State::Open && !blob.by_whole && blob.handed_out < blob.size)?;
+        let span = (connections as u64 + SPARE_RANGES) * SHARED_RANGE;
+        let ahead = self.0.iter().position(|blob| blob.wants_more(span))?;
         may_wait.then(|| Next::Fetch(self.0[ahead].hand_out(ahead, SHARED_RANGE)))
     }
 
@@ -146,6 +148,13 @@ impl Blob {
 
     fn wants_head(&self) -> bool {
         self.state == State::Open && self.handed_out == self.written && self.written < self.size
+    }
+
+    fn wants_more(&self, span: u64) -> bool {
+        self.state == State::Open
+            && !self.by_whole
+            && self.handed_out < self.size
+            && self.handed_out - self.written < span
     }
 
     fn is_busy(&self) -> bool {

@@ -76,6 +76,75 @@ pub struct ListStatusesResponse {
     #[prost(message, repeated, tag = "1")]
     pub statuses: ::prost::alloc::vec::Vec<Status>,
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WriteContentRequest {
+    #[prost(enumeration = "WriteAction", tag = "1")]
+    pub action: i32,
+    #[prost(string, tag = "2")]
+    pub r#ref: ::prost::alloc::string::String,
+    #[prost(int64, tag = "3")]
+    pub total: i64,
+    #[prost(string, tag = "4")]
+    pub expected: ::prost::alloc::string::String,
+    #[prost(int64, tag = "5")]
+    pub offset: i64,
+    #[prost(bytes = "bytes", tag = "6")]
+    pub data: ::prost::bytes::Bytes,
+    #[prost(map = "string, string", tag = "7")]
+    pub labels: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WriteContentResponse {
+    #[prost(enumeration = "WriteAction", tag = "1")]
+    pub action: i32,
+    #[prost(message, optional, tag = "2")]
+    pub started_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "3")]
+    pub updated_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(int64, tag = "4")]
+    pub offset: i64,
+    #[prost(int64, tag = "5")]
+    pub total: i64,
+    #[prost(string, tag = "6")]
+    pub digest: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AbortRequest {
+    #[prost(string, tag = "1")]
+    pub r#ref: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum WriteAction {
+    Stat = 0,
+    Write = 1,
+    Commit = 2,
+}
+impl WriteAction {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Stat => "STAT",
+            Self::Write => "WRITE",
+            Self::Commit => "COMMIT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "STAT" => Some(Self::Stat),
+            "WRITE" => Some(Self::Write),
+            "COMMIT" => Some(Self::Commit),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod content_client {
     #![allow(
@@ -271,6 +340,57 @@ pub mod content_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        pub async fn write(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::WriteContentRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WriteContentResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/containerd.services.content.v1.Content/Write",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("containerd.services.content.v1.Content", "Write"),
+                );
+            self.inner.streaming(req, path, codec).await
+        }
+        pub async fn abort(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AbortRequest>,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/containerd.services.content.v1.Content/Abort",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("containerd.services.content.v1.Content", "Abort"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -317,6 +437,20 @@ pub mod content_server {
             tonic::Response<super::ListStatusesResponse>,
             tonic::Status,
         >;
+        /// Server streaming response type for the Write method.
+        type WriteStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WriteContentResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        async fn write(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::WriteContentRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::WriteStream>, tonic::Status>;
+        async fn abort(
+            &self,
+            request: tonic::Request<super::AbortRequest>,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct ContentServer<T> {
@@ -559,6 +693,97 @@ pub mod content_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListStatusesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/containerd.services.content.v1.Content/Write" => {
+                    #[allow(non_camel_case_types)]
+                    struct WriteSvc<T: Content>(pub Arc<T>);
+                    impl<
+                        T: Content,
+                    > tonic::server::StreamingService<super::WriteContentRequest>
+                    for WriteSvc<T> {
+                        type Response = super::WriteContentResponse;
+                        type ResponseStream = T::WriteStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::WriteContentRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Content>::write(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WriteSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/containerd.services.content.v1.Content/Abort" => {
+                    #[allow(non_camel_case_types)]
+                    struct AbortSvc<T: Content>(pub Arc<T>);
+                    impl<T: Content> tonic::server::UnaryService<super::AbortRequest>
+                    for AbortSvc<T> {
+                        type Response = ();
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AbortRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Content>::abort(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AbortSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -18,6 +18,12 @@ pub(super) fn label(key: &str) -> String {
     format!("labels.{}", quoted(key))
 }
 
+/// The label that says that a blob came from the repository of this image.
+pub(super) fn source(image: &ImageRef) -> (String, String) {
+    let key = format!("{SOURCE}.{}", host_name(image.registry()));
+    (key, image.repository().to_owned())
+}
+
 /// Manifests (not indexes) that came from the repository of this image.
 pub(super) fn manifests_of(image: &ImageRef) -> String {
     let source = format!("{SOURCE}.{}", host_name(image.registry()));

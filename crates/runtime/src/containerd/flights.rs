@@ -6,6 +6,7 @@ use std::{
 };
 
 use larder_model::ImageRef;
+use larder_registry::manifest::PlatformImage;
 
 use super::manifest::Blobs;
 
@@ -127,6 +128,20 @@ impl FlightGuard {
     /// What the image consists of, if it was found out meanwhile.
     pub(super) fn found(&self) -> Option<Arc<Found>> {
         self.flights.lock().get(&self.number)?.found.clone()
+    }
+
+    /// Notes what the image consists of, as the registry told.
+    pub(super) fn knows(&self, image: &PlatformImage) {
+        let Some(document) = image.documents.last() else { return };
+        let mut seen = HashSet::new();
+        let blobs = image.blobs().filter(|blob| seen.insert(&blob.digest));
+        let found = Found {
+            manifest: document.descriptor.digest.to_string(),
+            blobs: Blobs {
+                sizes: blobs.map(|blob| (blob.digest.to_string(), blob.size)).collect(),
+            },
+        };
+        self.flights.found(self.number, &Arc::new(found));
     }
 
     /// When it began.

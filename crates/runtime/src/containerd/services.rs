@@ -28,8 +28,9 @@ const NAMESPACE: &str = "k8s.io";
 /// Largest manifest we read. Registries refuse larger ones.
 const MAX_MANIFEST: usize = 4 << 20;
 
+#[derive(Clone)]
 pub(super) struct Services {
-    link: Link,
+    pub(super) link: Link,
 }
 
 impl Services {
@@ -170,7 +171,7 @@ impl Services {
         ImagesClient::new(self.link.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
-    fn content(&self) -> ContentClient<Channel> {
+    pub(super) fn content(&self) -> ContentClient<Channel> {
         ContentClient::new(self.link.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 }
@@ -184,7 +185,7 @@ pub(super) fn scoped<T>(message: T) -> Request<T> {
     request
 }
 
-fn absent_is_none<T>(answer: Result<T, Status>) -> Result<Option<T>, Status> {
+pub(super) fn absent_is_none<T>(answer: Result<T, Status>) -> Result<Option<T>, Status> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(status) if status.code() == Code::NotFound => Ok(None),

@@ -120,6 +120,7 @@ impl Holdings {
             size,
             download: Some(size),
             fetched: Some(size),
+            path: crate::FetchPath::Runtime,
         };
         // A pull by tag makes the image known by its digest too, as CRI runtimes do.
         if let Ok(by_digest) = ImageRef::from_parts(image.name(), &held.digest.to_string()) {

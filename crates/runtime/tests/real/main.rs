@@ -5,6 +5,7 @@
 mod answers;
 mod blobs;
 mod events;
+mod fetching;
 mod hostile;
 mod layout;
 mod logins;
@@ -18,7 +19,11 @@ mod survival;
 use std::{path::Path, sync::Arc, time::Duration};
 
 use larder_model::ImageRef;
-use larder_runtime::{ImageRuntime, RuntimeEndpoint, connect};
+use larder_registry::{
+    RegistryClient, Settings,
+    fetch::{FetchSettings, Fetcher},
+};
+use larder_runtime::{Fetching, ImageRuntime, RuntimeEndpoint, connect, connect_with};
 use larder_testkit::{Containerd, ContainerdOptions, ContainerdVersion};
 
 /// Long enough for a busy machine; a test that works never waits that long.
@@ -43,6 +48,23 @@ impl Node {
         let runtime = connect(&endpoint, Path::new("/")).await.unwrap();
         Self { containerd, runtime }
     }
+
+    /// The same, with our own fetcher.
+    async fn start_fetching(options: ContainerdOptions) -> Self {
+        let containerd = Containerd::start_with(options).await.unwrap();
+        let runtime = fetching_runtime(&containerd).await;
+        Self { containerd, runtime }
+    }
+}
+
+/// What an agent that has just started makes of a containerd.
+async fn fetching_runtime(containerd: &Containerd) -> Arc<dyn ImageRuntime> {
+    let fetching = Fetching {
+        client: RegistryClient::new(Settings::default()),
+        fetcher: Fetcher::new(FetchSettings::default()),
+    };
+    let endpoint = RuntimeEndpoint::at(containerd.socket());
+    connect_with(&endpoint, Path::new("/"), Some(fetching)).await.unwrap()
 }
 
 fn image(text: &str) -> ImageRef {

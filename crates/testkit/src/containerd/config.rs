@@ -12,6 +12,8 @@ const DISABLED: &str = r#"disabled_plugins = [
 
 pub(super) fn text(folder: &Path, options: &ContainerdOptions) -> String {
     let downloads = options.max_concurrent_downloads;
+    let discard = options.discard_unpacked_layers;
+    let buffer = options.layer_fetch_buffer.unwrap_or(0);
     let folder = folder.display();
     let places = format!(
         r#"
@@ -32,6 +34,8 @@ path = "{folder}/opt"
 [plugins."io.containerd.grpc.v1.cri"]
 max_concurrent_downloads = {downloads}
 restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".containerd]
+discard_unpacked_layers = {discard}
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{folder}/cni"
 conf_dir = "{folder}/cni"
@@ -43,11 +47,14 @@ config_path = "{folder}/certs.d"
             r#"version = 3{places}
 [plugins."io.containerd.cri.v1.images"]
 max_concurrent_downloads = {downloads}
+discard_unpacked_layers = {discard}
+concurrent_layer_fetch_buffer = {buffer}
 [plugins."io.containerd.cri.v1.images".registry]
 config_path = "{folder}/certs.d"
 [plugins."io.containerd.transfer.v1.local"]
 config_path = "{folder}/certs.d"
 max_concurrent_downloads = {downloads}
+concurrent_layer_fetch_buffer = {buffer}
 [plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
 [plugins."io.containerd.cri.v1.runtime".cni]

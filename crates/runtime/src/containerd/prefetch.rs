@@ -1,0 +1,265 @@
+//! Brings the blobs of an image into the content store before CRI pulls it.
+//!
+//! CRI then finds manifest, configuration and layers there and has only to unpack them; it names them, sets the labels of
+//! garbage collection and keeps what it needs, so that nothing differs from a pull by CRI alone. Whatever is in the way of
+//! fetching is a reason to leave the image to CRI, which may be configured differently and continues what was begun. Only
+//! a registry that asks for time and a full disk end the pull here: CRI would fare no better.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use larder_model::{ByteSize, Digest, Reason};
+use larder_registry::{
+    BlobWriter, Platform, Repository,
+    fetch::{Fetch, FetchError, LineCounter},
+    manifest::{Descriptor, PlatformImage},
+};
+use larder_runtime_proto::containerd::services::snapshots::v1::{
+    StatSnapshotRequest, snapshots_client::SnapshotsClient,
+};
+use tracing::{info, warn};
+
+use super::{
+    contents, filter,
+    flights::FlightGuard,
+    ingest::ContentStore,
+    leases::Lease,
+    services::{Services, absent_is_none, scoped},
+};
+use crate::{FetchPath, Fetching, LeftToRuntime, PullRequest, RuntimeError, cri::CriRuntime};
+
+pub(super) struct Prefetch<'a> {
+    pub(super) fetching: &'a Fetching,
+    pub(super) services: &'a Services,
+    pub(super) cri: &'a CriRuntime,
+    pub(super) flight: &'a FlightGuard,
+    pub(super) request: &'a PullRequest,
+}
+
+/// What came of it.
+pub(super) struct Prefetched {
+    pub(super) path: FetchPath,
+    /// Keeps what was fetched until CRI has the image.
+    pub(super) lease: Option<Lease>,
+    line: LineCounter,
+}
+
+/// Why fetching stopped before its end.
+enum Stop {
+    Left(LeftToRuntime, Option<String>),
+    Failed(RuntimeError),
+}
+
+impl Prefetched {
+    /// Fetching is off.
+    pub(super) fn off() -> Self {
+        Self {
+            path: FetchPath::Runtime,
+            lease: None,
+            line: LineCounter::default(),
+        }
+    }
+
+    /// Bytes that the pull brought: counted on the line where all came through us, otherwise as the content store tells.
+    pub(super) fn line_bytes(&self, told: Option<ByteSize>) -> Option<ByteSize> {
+        match self.path {
+            FetchPath::Fetcher(_) => Some(ByteSize(self.line.bytes())),
+            FetchPath::Runtime | FetchPath::LeftToRuntime(_) => told,
+        }
+    }
+}
+
+impl Prefetch<'_> {
+    pub(super) async fn run(self) -> Result<Prefetched, RuntimeError> {
+        let line = LineCounter::default();
+        let mut lease = None;
+        let path = match self.fetch(&line, &mut lease).await {
+            Ok(hosts) => FetchPath::Fetcher(hosts),
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Left(why, detail)) => {
+                let (image, reason, detail) = (&self.request.image, why.as_str(), detail.unwrap_or_default());
+                if why.is_fallback() {
+                    warn!(%image, reason, detail, "{why}");
+                } else {
+                    info!(%image, reason, "{why}");
+                }
+                FetchPath::LeftToRuntime(why)
+            }
+        };
+        Ok(Prefetched { path, lease, line })
+    }
+
+    async fn fetch(&self, line: &LineCounter, lease: &mut Option<Lease>) -> Result<BTreeSet<String>, Stop> {
+        let snapshotter = self.snapshotter().await?;
+        let credentials = self.request.auth.iter().cloned().collect();
+        let repository = self.fetching.client.repository(&self.request.image, credentials);
+        let repository = repository.map_err(|error| self.registry(error))?;
+        let found = repository.image_for(&Platform::of_this_machine()).await;
+        let found = found.map_err(|error| self.registry(error))?;
+        if !found.manifest.layers.iter().all(contents::is_ordinary_layer) {
+            return Err(Stop::Left(LeftToRuntime::Layers, None));
+        }
+        let mut missing = self.missing(&found).await?;
+        if contents::is_small(&missing) {
+            return Err(Stop::Left(LeftToRuntime::Small, None));
+        }
+        let Some(manifest) = found.documents.last().map(|document| &document.descriptor.digest) else {
+            return Err(Stop::Left(LeftToRuntime::Registry, None));
+        };
+        let lease = &*lease.insert(Lease::create(self.services, manifest).await.map_err(store)?);
+        let store = ContentStore {
+            services: self.services,
+            lease,
+            labels: [filter::source(&self.request.image)].into(),
+        };
+        let config = self.config(&repository, &found.manifest.config, &store).await?;
+        self.put_documents(&store, &found).await?;
+        self.flight.knows(&found);
+        self.drop_unpacked(&snapshotter, &config, &found, &mut missing).await?;
+        self.fetch_layers(&repository, missing, &store, line).await
+    }
+
+    async fn snapshotter(&self) -> Result<String, Stop> {
+        let name = self.cri.snapshotter().await.map_err(Stop::Failed)?.unwrap_or_default();
+        if contents::is_local_snapshotter(&name) {
+            Ok(name)
+        } else {
+            Err(Stop::Left(LeftToRuntime::Snapshotter, Some(name)))
+        }
+    }
+
+    /// Layers that are not in the store, each once, from the bottom up.
+    async fn missing(&self, found: &PlatformImage) -> Result<Vec<Descriptor>, Stop> {
+        let mut seen = BTreeSet::new();
+        let mut missing = Vec::new();
+        for layer in &found.manifest.layers {
+            if seen.insert(&layer.digest)
+                && self
+                    .services
+                    .blob(&layer.digest.to_string())
+                    .await
+                    .map_err(store)?
+                    .is_none()
+            {
+                missing.push(layer.clone());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The image's configuration: from the store, or from the registry into the store.
+    async fn config(
+        &self,
+        repository: &Repository,
+        config: &Descriptor,
+        content: &ContentStore<'_>,
+    ) -> Result<Bytes, Stop> {
+        let there = self
+            .services
+            .manifest(&config.digest.to_string())
+            .await
+            .map_err(store)?;
+        if let Some(there) = there {
+            return Ok(there.into());
+        }
+        let mut writer = BlobWriter::new(config, Vec::new());
+        repository
+            .blob(&mut writer)
+            .await
+            .map_err(|error| self.registry(error))?;
+        let bytes = Bytes::from(writer.into_inner());
+        content.put(config, &bytes).await.map_err(store)?;
+        Ok(bytes)
+    }
+
+    /// Manifest and index, so that CRI need not ask for them again: registries count such requests.
+    async fn put_documents(&self, content: &ContentStore<'_>, found: &PlatformImage) -> Result<(), Stop> {
+        for document in found.documents.iter().rev() {
+            content
+                .put(&document.descriptor, &document.bytes)
+                .await
+                .map_err(store)?;
+        }
+        Ok(())
+    }
+
+    /// CRI fetches no layer that it has unpacked already. Where containerd is told to discard unpacked layers, they are not
+    /// in the store any more.
+    async fn drop_unpacked(
+        &self,
+        snapshotter: &str,
+        config: &[u8],
+        found: &PlatformImage,
+        missing: &mut Vec<Descriptor>,
+    ) -> Result<(), Stop> {
+        let layers = &found.manifest.layers;
+        let Some(keys) = contents::snapshot_keys(config, layers.len()) else {
+            let detail = "the configuration does not fit the layers".to_owned();
+            return Err(Stop::Left(LeftToRuntime::Layers, Some(detail)));
+        };
+        let mut needed: BTreeMap<&Digest, bool> = BTreeMap::new();
+        let mut all_below = true;
+        for (layer, key) in layers.iter().zip(keys) {
+            all_below = all_below && self.has_snapshot(snapshotter, &key).await?;
+            *needed.entry(&layer.digest).or_default() |= !all_below;
+        }
+        missing.retain(|layer| needed.get(&layer.digest) != Some(&false));
+        Ok(())
+    }
+
+    async fn has_snapshot(&self, snapshotter: &str, key: &str) -> Result<bool, Stop> {
+        let request = StatSnapshotRequest {
+            snapshotter: snapshotter.to_owned(),
+            key: key.to_owned(),
+        };
+        let link = &self.services.link;
+        let mut client = SnapshotsClient::new(link.channel());
+        let exchange = async { Ok(absent_is_none(client.stat(scoped(request)).await)?.is_some()) };
+        link.bounded("look up a snapshot", exchange).await.map_err(store)
+    }
+
+    async fn fetch_layers(
+        &self,
+        repository: &Repository,
+        blobs: Vec<Descriptor>,
+        content: &ContentStore<'_>,
+        line: &LineCounter,
+    ) -> Result<BTreeSet<String>, Stop> {
+        let fetch = Fetch {
+            repository,
+            blobs,
+            counter: line.clone(),
+            stops_on_fast_lines: true,
+        };
+        match self.fetching.fetcher.fetch(fetch, content).await {
+            Ok(fetched) if fetched.is_complete => Ok(fetched.hosts),
+            Ok(_) => Err(Stop::Left(LeftToRuntime::FastLine, None)),
+            Err(FetchError::Registry(error)) => Err(self.registry(error)),
+            Err(FetchError::Store(error)) => Err(store(error)),
+        }
+    }
+
+    fn registry(&self, source: larder_registry::RegistryError) -> Stop {
+        let asks_for_time = source.retry_after.is_some();
+        let error = RuntimeError::Registry {
+            doing: format!("pull {}", self.request.image),
+            source,
+        };
+        if asks_for_time {
+            Stop::Failed(error)
+        } else {
+            Stop::Left(LeftToRuntime::Registry, Some(error.text()))
+        }
+    }
+}
+
+/// A failure of containerd's services.
+fn store(error: RuntimeError) -> Stop {
+    match error.reason() {
+        Reason::NoSpace | Reason::RuntimeDown => Stop::Failed(error),
+        _ if matches!(error, RuntimeError::Unsupported { .. }) => {
+            Stop::Left(LeftToRuntime::Services, Some(error.text()))
+        }
+        _ => Stop::Left(LeftToRuntime::Store, Some(error.text())),
+    }
+}

@@ -1,0 +1,306 @@
+//! Layers that we fetch into containerd's content store before CRI pulls the image.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use larder_model::{ByteSize, ImageRef, Reason};
+use larder_runtime::{FetchPath, ImageRuntime, LeftToRuntime, PullRequest, PulledImage, RuntimeError};
+use larder_testkit::{
+    Auth, Containerd, ContainerdOptions, ContainerdVersion, Link, Registry, Throttle,
+    image::{Blob, Image, Recipe},
+    wait_for,
+};
+use rstest::rstest;
+use tokio::task::JoinHandle;
+
+use super::{DEADLINE, MIB, Node, fetching_runtime, image};
+
+/// A registry behind a line that is slow for each connection.
+struct Line {
+    registry: Registry,
+    line: Throttle,
+}
+
+impl Line {
+    async fn start(bytes_per_second: usize) -> Self {
+        let registry = Registry::start(Auth::Open).await.unwrap();
+        let line = Throttle::start(registry.address()).await.unwrap();
+        line.set(Link::bytes_per_second(bytes_per_second as u64));
+        Self { registry, line }
+    }
+
+    async fn push(&self, built: &Image, name: &str) -> ImageRef {
+        self.registry.push(built, name, "v1").await.unwrap();
+        image(&format!("{}/{name}:v1", self.line.host()))
+    }
+}
+
+fn start_pull(runtime: &Arc<dyn ImageRuntime>, image: &ImageRef) -> JoinHandle<Result<PulledImage, RuntimeError>> {
+    let (runtime, request) = (Arc::clone(runtime), PullRequest::new(image.clone()));
+    tokio::spawn(async move { runtime.pull(&request).await })
+}
+
+async fn wait_for_bytes(line: &Throttle, bytes: u64) {
+    wait_for(DEADLINE, "bytes on the line", async || {
+        let now = line.bytes();
+        if bytes <= now { Ok(()) } else { Err(now) }
+    })
+    .await
+    .unwrap();
+}
+
+async fn ctr(containerd: &Containerd, args: &[&str]) -> String {
+    let output = containerd.ctr(args).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Labels of every blob, by digest.
+async fn labels(containerd: &Containerd) -> BTreeMap<String, Vec<String>> {
+    let table = ctr(containerd, &["content", "ls"]).await;
+    let rows = table.lines().skip(1).filter_map(|line| {
+        let mut columns = line.split_whitespace();
+        let digest = columns.next()?.to_owned();
+        let labels = columns.next_back().unwrap_or_default();
+        let mut labels: Vec<String> = labels.split(',').map(str::to_owned).collect();
+        labels.sort();
+        Some((digest, labels))
+    });
+    rows.collect()
+}
+
+fn is_fetched(pulled: &PulledImage) -> bool {
+    matches!(&pulled.path, FetchPath::Fetcher(hosts) if !hosts.is_empty())
+}
+
+#[rstest]
+#[case::v1_6(ContainerdVersion::V1_6)]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn a_fetched_image_is_as_one_that_cri_pulled(#[case] version: ContainerdVersion) {
+    let line = Line::start(8 * MIB).await;
+    let built = Recipe::random(1, 3, 5 * MIB).build();
+    let app = line.push(&built, "team/app").await;
+    let (fetching, plain) = (
+        Node::start_fetching(ContainerdOptions::new(version)).await,
+        Node::start(version).await,
+    );
+    let before = line.line.bytes();
+    let pulled = fetching.runtime.pull(&PullRequest::new(app.clone())).await.unwrap();
+    let moved = line.line.bytes() - before;
+    assert!(is_fetched(&pulled), "{:?}", pulled.path);
+    let layers: u64 = built.layers().iter().map(Blob::size).sum();
+    assert_eq!(pulled.fetched, Some(ByteSize(layers)));
+    assert!(
+        moved * 100 <= built.content_size() * 105,
+        "{moved} bytes crossed the line"
+    );
+
+    let by_cri = plain.runtime.pull(&PullRequest::new(app.clone())).await.unwrap();
+    assert_eq!((pulled.id, pulled.digest), (by_cri.id, by_cri.digest));
+    assert_eq!(labels(&fetching.containerd).await, labels(&plain.containerd).await);
+    let leases = ctr(&fetching.containerd, &["leases", "ls", "-q"]).await;
+    assert_eq!(leases.trim(), "", "nothing of ours stays");
+    ctr(&fetching.containerd, &["images", "check"]).await;
+
+    // A second pull of the same image moves no layer.
+    let again = fetching.runtime.pull(&PullRequest::new(app)).await.unwrap();
+    assert_eq!(again.path, FetchPath::LeftToRuntime(LeftToRuntime::Small));
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn an_agent_that_is_gone_in_mid_fetch_goes_on_at_the_byte(#[case] version: ContainerdVersion) {
+    let line = Line::start(4 * MIB).await;
+    let built = Recipe::random(1, 2, 16 * MIB).build();
+    let app = line.push(&built, "app").await;
+    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    for share in [3, 6, 9] {
+        let pull = start_pull(&node.runtime, &app);
+        wait_for_bytes(&line.line, built.content_size() * share / 10).await;
+        pull.abort();
+        pull.await.unwrap_err();
+    }
+    // Another process knows nothing but what containerd keeps.
+    let pulled = fetching_runtime(&node.containerd)
+        .await
+        .pull(&PullRequest::new(app))
+        .await
+        .unwrap();
+    assert!(
+        pulled.fetched.is_some_and(|fetched| fetched.0 < built.content_size()),
+        "{pulled:?}"
+    );
+    // What was in memory or in the kernel's buffers when it ended came twice: at most a few ranges each time.
+    let moved = line.line.bytes();
+    assert!(
+        moved < built.content_size() * 17 / 10,
+        "{moved} of {}",
+        built.content_size()
+    );
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn a_containerd_that_is_killed_in_mid_fetch_has_what_it_was_given(#[case] version: ContainerdVersion) {
+    let line = Line::start(2 * MIB).await;
+    let built = Recipe::random(1, 2, 8 * MIB).build();
+    let app = line.push(&built, "app").await;
+    let mut node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    let pull = start_pull(&node.runtime, &app);
+    wait_for_bytes(&line.line, built.content_size() * 6 / 10).await;
+    node.containerd.kill().unwrap();
+    let error = pull.await.unwrap().unwrap_err();
+    assert_eq!(error.reason(), Reason::RuntimeDown, "{}", error.text());
+    node.containerd.restart().await.unwrap();
+    let pulled = node.runtime.pull(&PullRequest::new(app)).await.unwrap();
+    assert!(
+        pulled
+            .fetched
+            .is_some_and(|fetched| fetched.0 < built.content_size() * 8 / 10),
+        "{pulled:?}"
+    );
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn garbage_collection_during_a_fetch_loses_nothing(#[case] version: ContainerdVersion) {
+    let line = Line::start(2 * MIB).await;
+    let built = Recipe::random(1, 4, 4 * MIB).build();
+    let app = line.push(&built, "app").await;
+    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    let pull = start_pull(&node.runtime, &app);
+    for share in [3, 5, 7] {
+        wait_for_bytes(&line.line, built.content_size() * share / 10).await;
+        ctr(&node.containerd, &["content", "prune", "references"]).await;
+    }
+    let pulled = pull.await.unwrap().unwrap();
+    assert!(is_fetched(&pulled), "{:?}", pulled.path);
+    let layers: u64 = built.layers().iter().map(Blob::size).sum();
+    assert_eq!(pulled.fetched, Some(ByteSize(layers)), "each byte came once");
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn layers_that_two_images_share_are_fetched_once(#[case] version: ContainerdVersion) {
+    let line = Line::start(4 * MIB).await;
+    // Neighbouring seeds: two of three layers are the same.
+    let (one, two) = (
+        Recipe::random(1, 3, 5 * MIB).build(),
+        Recipe::random(2, 3, 5 * MIB).build(),
+    );
+    let (first, second) = (line.push(&one, "one").await, line.push(&two, "two").await);
+    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    let pulls = [start_pull(&node.runtime, &first), start_pull(&node.runtime, &second)];
+    for pull in pulls {
+        let pulled = pull.await.unwrap().unwrap();
+        assert!(matches!(pulled.path, FetchPath::Fetcher(_)), "{:?}", pulled.path);
+    }
+    let moved = line.line.bytes();
+    let once = one.content_size() * 4 / 3;
+    assert!(moved * 100 <= once * 105, "{moved} bytes for {once}");
+}
+
+/// The kubelet's own pull, at the same time: it waits for our layers instead of fetching them again.
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn a_pull_of_somebody_else_waits_for_our_layers(#[case] version: ContainerdVersion) {
+    let line = Line::start(2 * MIB).await;
+    let built = Recipe::random(1, 3, 4 * MIB).build();
+    let app = line.push(&built, "app").await;
+    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    let kubelet = larder_runtime::connect(
+        &larder_runtime::RuntimeEndpoint::at(node.containerd.socket()),
+        std::path::Path::new("/"),
+    )
+    .await
+    .unwrap();
+    let pull = start_pull(&node.runtime, &app);
+    wait_for_bytes(&line.line, built.content_size() / 3).await;
+    kubelet.pull(&PullRequest::new(app.clone())).await.unwrap();
+    pull.await.unwrap().unwrap();
+    let moved = line.line.bytes();
+    assert!(
+        moved * 100 <= built.content_size() * 110,
+        "{moved} of {}",
+        built.content_size()
+    );
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn layers_that_were_unpacked_and_discarded_are_not_fetched_again(#[case] version: ContainerdVersion) {
+    let line = Line::start(8 * MIB).await;
+    // The second image has the first one's layers at its bottom.
+    let (base, top) = (
+        Recipe::random(1, 2, 5 * MIB).build(),
+        Recipe::random(1, 3, 5 * MIB).build(),
+    );
+    let (base_name, top_name) = (line.push(&base, "base").await, line.push(&top, "top").await);
+    let node = Node::start_fetching(ContainerdOptions {
+        discard_unpacked_layers: true,
+        ..ContainerdOptions::new(version)
+    })
+    .await;
+    node.runtime.pull(&PullRequest::new(base_name)).await.unwrap();
+    let digest = base.layers()[0].digest().to_owned();
+    wait_for(DEADLINE, "the layers to be discarded", async || {
+        ctr(&node.containerd, &["content", "prune", "references"]).await;
+        let there = labels(&node.containerd).await;
+        if there.contains_key(&digest) {
+            Err("still there")
+        } else {
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    let pulled = node.runtime.pull(&PullRequest::new(top_name)).await.unwrap();
+    assert!(is_fetched(&pulled), "{:?}", pulled.path);
+    assert_eq!(pulled.fetched, Some(ByteSize(top.layers()[2].size())));
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn a_fast_line_is_left_to_the_runtime_which_goes_on_at_the_byte(#[case] version: ContainerdVersion) {
+    let line = Line::start(8 * MIB).await;
+    line.line.set(Link::Open);
+    let built = Recipe::random(1, 2, 24 * MIB).build();
+    let app = line.push(&built, "app").await;
+    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    node.runtime.pull(&PullRequest::new(app)).await.unwrap();
+    let moved = line.line.bytes();
+    // What was on its way when the fetcher stopped came twice.
+    assert!(moved < built.content_size() * 2, "{moved} of {}", built.content_size());
+}
+
+#[tokio::test]
+async fn a_registry_that_fails_for_us_is_left_to_cri() {
+    let line = Line::start(8 * MIB).await;
+    let built = Recipe::random(1, 1, 5 * MIB).build();
+    line.push(&built, "app").await;
+    let node = Node::start_fetching(ContainerdOptions::new(ContainerdVersion::V2)).await;
+    // containerd knows by its hosts.toml where this registry is; we are not told.
+    let server = format!("server = \"http://{}\"", line.line.host());
+    node.containerd.set_hosts("registry.invalid", &server).unwrap();
+    let pulled = node
+        .runtime
+        .pull(&PullRequest::new(image("registry.invalid/app:v1")))
+        .await
+        .unwrap();
+    assert_eq!(pulled.path, FetchPath::LeftToRuntime(LeftToRuntime::Registry));
+}
