@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use larder_model::NodeName;
+use larder_agent::FetchMode;
+use larder_model::{ByteSize, NodeName};
 use larder_runtime::RuntimeEndpoint;
 use larder_telemetry::logs::LogFormat;
 
@@ -69,6 +70,18 @@ pub(crate) struct Args {
     /// Maximum concurrent pulls
     #[arg(long, env = "LARDER_MAX_CONCURRENT_PULLS", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_concurrent_pulls: u16,
+
+    /// Who fetches layers: auto (the agent, in parallel ranges, where containerd allows it and it pays) or cri (the runtime)
+    #[arg(long, env = "LARDER_FETCH", value_name = "MODE", default_value_t = FetchMode::Cri)]
+    pub(crate) fetch: FetchMode,
+
+    /// Maximum connections of one pull, with --fetch=auto
+    #[arg(long, env = "LARDER_CONNECTIONS_PER_PULL", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) connections_per_pull: u16,
+
+    /// Maximum bytes per second of all pulls of this node, such as 5MiB, with --fetch=auto; 0: no limit
+    #[arg(long, env = "LARDER_MAX_BANDWIDTH", value_name = "BYTES", default_value = "0")]
+    pub(crate) max_bandwidth: ByteSize,
 
     /// Accept images built only for another architecture: for nodes that emulate it, which an agent in a pod cannot see
     #[arg(long, env = "LARDER_ACCEPT_FOREIGN_IMAGES", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,

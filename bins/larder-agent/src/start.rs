@@ -1,5 +1,6 @@
 //! From what was typed to a running agent.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         max_pulls: usize::from(args.max_concurrent_pulls),
         gc_threshold: args.image_gc_high_threshold,
         pin_share: args.pin_budget,
+        fetch: args.fetch,
+        connections_per_pull: usize::from(args.connections_per_pull),
+        max_bandwidth: NonZeroU64::new(args.max_bandwidth.bytes()),
         accept_foreign_images: args.accept_foreign_images,
         hosts_dir: Some(below(&args.host_root, &args.hosts_dir)),
         silence: if args.server.is_some() {

@@ -13,7 +13,9 @@ use larder_model::{ByteSize, Reason};
 use larder_planner::node::{Ended, EntryState, Found, Key, NodeScheduler, Note, PinOp, Step, entries};
 use larder_registry::RegistryClient;
 use larder_registry::client::Settings as RegistrySettings;
+use larder_registry::fetch::{FetchSettings, Fetcher};
 use larder_registry::hosts::Hosts;
+use larder_runtime::Fetching;
 use larder_telemetry::Part;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -29,7 +31,7 @@ use crate::messages::{DesiredStatus, Orders, RuntimeSnapshot};
 use crate::metrics::{Fetched, Metrics};
 use crate::pull::{ByteProgress, Puller};
 use crate::runtime_handle::RuntimeHandle;
-use crate::settings::Settings;
+use crate::settings::{FetchMode, Settings};
 
 /// Capacity of the queue of byte reports. A report that does not fit is dropped; the next one has newer numbers.
 const PROGRESS_QUEUE: usize = 64;
@@ -44,10 +46,32 @@ pub(crate) struct Tools {
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
     pub(crate) ledger: Ledger,
+    pub(crate) registry: RegistryClient,
     pub(crate) refresh: Arc<Notify>,
 }
 
+/// Access to registries, as the runtime has it.
+pub(crate) fn registry_client(settings: &Settings, credentials: &Credentials) -> RegistryClient {
+    let hosts = settings.hosts_dir.clone().map(Hosts::in_dir).unwrap_or_default();
+    RegistryClient::new(RegistrySettings {
+        hosts,
+        mirror_logins: credentials.keyring().clone(),
+        ..RegistrySettings::default()
+    })
+}
+
 impl Tools {
+    fn fetching(&self) -> Option<Fetching> {
+        let settings = FetchSettings {
+            connections: self.settings.connections_per_pull,
+            max_bandwidth: self.settings.max_bandwidth,
+        };
+        (self.settings.fetch == FetchMode::Auto).then(|| Fetching {
+            client: self.registry.clone(),
+            fetcher: Fetcher::new(settings),
+        })
+    }
+
     /// The task that keeps an inventory of the runtime, for a driver with these tools.
     pub(crate) fn inventory(
         &self,
@@ -62,6 +86,7 @@ impl Tools {
             refresh: Arc::clone(&self.refresh),
             clock: self.clock.clone(),
             pin_share: self.settings.pin_share,
+            fetching: self.fetching(),
             health,
         }
     }
@@ -104,17 +129,12 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(tools: Tools, channels: Channels, memory: Memory) -> Self {
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
-        let hosts = tools.settings.hosts_dir.clone().map(Hosts::in_dir).unwrap_or_default();
-        let registry = RegistryClient::new(RegistrySettings {
-            hosts,
-            mirror_logins: tools.credentials.keyring().clone(),
-            ..RegistrySettings::default()
-        });
         let puller = Puller {
             node: tools.settings.node.clone(),
             runtime_handle: tools.runtime_handle.clone(),
             credentials: Arc::clone(&tools.credentials),
-            registry,
+            registry: tools.registry.clone(),
+            metrics: tools.metrics.clone(),
             gc_threshold: tools.settings.gc_threshold,
             accept_foreign_images: tools.settings.accept_foreign_images,
             binfmt_dir: tools.settings.binfmt_dir.clone(),

@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use larder_model::ByteSize;
 use larder_planner::node::{NodeInventory, OwnName};
 use larder_runtime::detect::detect;
-use larder_runtime::{ImageEvents, ImageRuntime, Purpose, RuntimeError, Support, connect};
+use larder_runtime::{Fetching, ImageEvents, ImageRuntime, Purpose, RuntimeError, Support, connect_with};
 use larder_telemetry::Part;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
@@ -40,6 +40,7 @@ pub(crate) struct Inventory {
     pub(crate) refresh: Arc<Notify>,
     pub(crate) clock: Clock,
     pub(crate) pin_share: u8,
+    pub(crate) fetching: Option<Fetching>,
     pub(crate) health: Part,
 }
 
@@ -88,7 +89,9 @@ impl Inventory {
                     .map_err(|none| none.to_string()),
             };
             let reached = match endpoint {
-                Ok(endpoint) => connect(&endpoint, &place.host_root).await.map_err(|error| error.text()),
+                Ok(endpoint) => connect_with(&endpoint, &place.host_root, self.fetching.clone())
+                    .await
+                    .map_err(|error| error.text()),
                 Err(none) => Err(none),
             };
             match reached {

@@ -40,7 +40,7 @@ pub mod once;
 pub use clock::Clock;
 pub use credentials::Credentials;
 pub use metrics::Metrics;
-pub use settings::{RuntimePlace, Settings};
+pub use settings::{FetchMode, RuntimePlace, Settings};
 pub use state_dir::{StateError, node_key};
 
 use std::sync::Arc;
@@ -132,6 +132,7 @@ async fn start_tasks(settings: Settings, parts: Parts, stop: &CancellationToken)
         metrics: parts.metrics.clone(),
         health: parts.health.part("status"),
     };
+    let registry = driver::registry_client(&settings, &parts.credentials);
     let tools = driver::Tools {
         settings,
         runtime_handle: RuntimeHandle::default(),
@@ -139,6 +140,7 @@ async fn start_tasks(settings: Settings, parts: Parts, stop: &CancellationToken)
         clock: parts.clock,
         metrics: parts.metrics,
         ledger,
+        registry,
         refresh: Arc::new(Notify::new()),
     };
     let inventory = tools.inventory(parts.runtime, snapshot_sender, parts.health.part("runtime"));

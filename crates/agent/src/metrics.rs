@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use larder_runtime::LeftToRuntime;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -18,6 +19,31 @@ pub(crate) struct PullLabels {
     pub(crate) reason: &'static str,
 }
 
+/// Who fetched the layers of a pulled image, while the agent's own fetcher is on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct FetchLabels {
+    /// `agent` or `runtime`.
+    pub(crate) by: &'static str,
+    /// Why it was left to the runtime; empty otherwise.
+    pub(crate) reason: &'static str,
+}
+
+impl FetchLabels {
+    pub(crate) fn fetched() -> Self {
+        Self {
+            by: "agent",
+            reason: "",
+        }
+    }
+
+    pub(crate) fn left(why: LeftToRuntime) -> Self {
+        Self {
+            by: "runtime",
+            reason: why.as_str(),
+        }
+    }
+}
+
 /// How a write to the API ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct WriteLabels {
@@ -29,6 +55,7 @@ pub(crate) struct WriteLabels {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pub(crate) pulls: Family<PullLabels, Counter>,
+    pub(crate) fetches: Family<FetchLabels, Counter>,
     pub(crate) bytes: Counter,
     pub(crate) seconds: Histogram,
     pub(crate) running: Gauge,
@@ -41,6 +68,7 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             pulls: Family::default(),
+            fetches: Family::default(),
             bytes: Counter::default(),
             // From a tenth of a second to almost an hour.
             seconds: Histogram::new(exponential_buckets(0.1, 2.0, 16)),
@@ -56,6 +84,11 @@ impl Metrics {
     /// Registers them all.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("pulls", "Tries to pull an image, by how they ended", self.pulls.clone());
+        registry.register(
+            "fetches",
+            "Pulled images by who fetched their layers, with --fetch=auto; with the reason where it was left to the runtime",
+            self.fetches.clone(),
+        );
         registry.register_with_unit(
             "pulled",
             "Bytes that pulls fetched, where the runtime reports it",

@@ -83,6 +83,7 @@ async fn start(
     let (ledger, memory) = Ledger::open(None, &clock).await?;
     let runtime_handle = RuntimeHandle::default();
     runtime_handle.fill(Arc::clone(&runtime));
+    let registry = driver::registry_client(&settings, &credentials);
     let tools = Tools {
         settings: Arc::new(settings),
         runtime_handle,
@@ -90,6 +91,7 @@ async fn start(
         clock,
         metrics: Metrics::default(),
         ledger,
+        registry,
         refresh: Arc::new(Notify::new()),
     };
     let (snapshot_sender, snapshot) = watch::channel(None);

@@ -11,12 +11,13 @@ use larder_api::contract::OrderId;
 use larder_model::{ByteSize, ImageRef, NodeName, Reason};
 use larder_planner::node::{Ended, Entry, Image, Measured, PATIENCE_MAX, Promise, judge, room_for};
 use larder_registry::{Credential, RegistryClient, RegistryError};
-use larder_runtime::{ImageRuntime, PullRequest, RuntimeError, Sandbox};
+use larder_runtime::{FetchPath, ImageRuntime, PullRequest, RuntimeError, Sandbox};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
 use crate::checks;
 use crate::credentials::{Credentials, Logins};
+use crate::metrics::{FetchLabels, Metrics};
 use crate::pin;
 use crate::platform_check;
 use crate::runtime_handle::RuntimeHandle;
@@ -44,6 +45,7 @@ pub(crate) struct Puller {
     pub(crate) runtime_handle: RuntimeHandle,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) registry: RegistryClient,
+    pub(crate) metrics: Metrics,
     pub(crate) gc_threshold: u8,
     pub(crate) accept_foreign_images: bool,
     pub(crate) binfmt_dir: PathBuf,
@@ -164,6 +166,7 @@ impl Puller {
         for request in &requests {
             match self.watched(attempt.run, &*runtime, request).await {
                 Ok(pulled) => {
+                    self.note_path(image, &pulled.path);
                     let there = pulled_and_there(&*runtime, image, pulled).await?;
                     if !self.accept_foreign_images {
                         platform_check::require_usable(&*runtime, image, &self.binfmt_dir).await?;
@@ -192,6 +195,21 @@ impl Puller {
             denied.words = format!("{} ({why})", denied.words);
         }
         Err(denied)
+    }
+
+    /// Counts who fetched the layers, and logs from where.
+    fn note_path(&self, image: &ImageRef, path: &FetchPath) {
+        match path {
+            FetchPath::Runtime => {}
+            FetchPath::Fetcher(hosts) => {
+                self.metrics.fetches.get_or_create(&FetchLabels::fetched()).inc();
+                let hosts = hosts.iter().cloned().collect::<Vec<_>>().join(", ");
+                tracing::info!(%image, hosts, "layers were fetched");
+            }
+            FetchPath::LeftToRuntime(why) => {
+                self.metrics.fetches.get_or_create(&FetchLabels::left(*why)).inc();
+            }
+        }
     }
 
     /// What the image may be pulled with.

@@ -1,6 +1,9 @@
 //! What an agent is started with.
 
+use std::fmt;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use larder_model::NodeName;
@@ -25,6 +28,12 @@ pub struct Settings {
     pub accept_foreign_images: bool,
     /// Where the kernel lists its emulators. A folder that is empty or cannot be read stands for none.
     pub binfmt_dir: PathBuf,
+    /// Who fetches layers, where the runtime leaves a choice.
+    pub fetch: FetchMode,
+    /// Maximum connections of one pull, where we fetch.
+    pub connections_per_pull: usize,
+    /// Maximum bytes a second of all pulls together, where we fetch.
+    pub max_bandwidth: Option<NonZeroU64>,
     /// How often the NodeImage is read anew although the watch is silent. A real API server sends bookmarks once a
     /// minute, so this strikes only where something is broken; KubeEdge's MetaServer sends none.
     pub silence: Duration,
@@ -42,8 +51,42 @@ impl Settings {
             hosts_dir: None,
             accept_foreign_images: false,
             binfmt_dir: PathBuf::from("/proc/sys/fs/binfmt_misc"),
+            fetch: FetchMode::default(),
+            connections_per_pull: 8,
+            max_bandwidth: None,
             silence: Duration::from_mins(3),
         }
+    }
+}
+
+/// Who fetches the layers of an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FetchMode {
+    /// The agent, into the runtime's content store, where that is possible and pays.
+    Auto,
+    /// The container runtime.
+    #[default]
+    Cri,
+}
+
+impl FromStr for FetchMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cri" => Ok(Self::Cri),
+            other => Err(format!("`{other}` is neither auto nor cri")),
+        }
+    }
+}
+
+impl fmt::Display for FetchMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Cri => "cri",
+        })
     }
 }
 

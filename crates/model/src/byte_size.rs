@@ -3,6 +3,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,38 @@ impl fmt::Display for ByteSize {
 fn rounded_tenths(bytes: u64, power: u32) -> u128 {
     let unit = 1024_u128.pow(power);
     (u128::from(bytes) * 10 + unit / 2) / unit
+}
+
+/// Why a text is no number of bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a number of bytes; write it like 5MiB, 5MB or 5242880")]
+pub struct ByteSizeError(String);
+
+/// Reads `5MiB`, `5Mi` (powers of 1024), `5MB`, `5M` (powers of 1000) and plain numbers.
+impl FromStr for ByteSize {
+    type Err = ByteSizeError;
+
+    fn from_str(text: &str) -> Result<Self, ByteSizeError> {
+        let bad = || ByteSizeError(text.to_owned());
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        let unit = unit.strip_suffix('B').unwrap_or(unit);
+        let (unit, base) = match unit.strip_suffix('i') {
+            Some(unit) if !unit.is_empty() => (unit, 1024_u64),
+            _ => (unit, 1000),
+        };
+        let power = match unit {
+            "" => 0,
+            "K" | "k" => 1,
+            "M" => 2,
+            "G" => 3,
+            "T" => 4,
+            _ => return Err(bad()),
+        };
+        let factor = base.checked_pow(power).ok_or_else(bad)?;
+        number.checked_mul(factor).map(ByteSize).ok_or_else(bad)
+    }
 }
 
 impl Add for ByteSize {
@@ -91,6 +124,26 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case::none("0", Some(0))]
+    #[case::plain("5242880", Some(5 << 20))]
+    #[case::binary("5MiB", Some(5 << 20))]
+    #[case::as_kubernetes_writes("5Mi", Some(5 << 20))]
+    #[case::decimal("5MB", Some(5_000_000))]
+    #[case::short("5M", Some(5_000_000))]
+    #[case::bytes("7B", Some(7))]
+    #[case::kilo("2k", Some(2_000))]
+    #[case::too_large("99999999999TiB", None)]
+    #[case::fraction("1.5MiB", None)]
+    #[case::unit_alone("MiB", None)]
+    #[case::negative("-1", None)]
+    #[case::nothing("", None)]
+    #[case::other_unit("5MiBs", None)]
+    #[case::half_a_unit("5i", None)]
+    fn reads(#[case] text: &str, #[case] want: Option<u64>) {
+        assert_eq!(text.parse::<ByteSize>().ok(), want.map(ByteSize));
+    }
 
     #[rstest]
     #[case::nothing(0, "0 B")]

@@ -15,7 +15,7 @@ mod pull_when;
 mod reason;
 mod text;
 
-pub use byte_size::ByteSize;
+pub use byte_size::{ByteSize, ByteSizeError};
 pub use digest::{Algorithm, Digest, DigestError};
 pub use escape::{escape_json, escape_line, escape_lines};
 pub use image_ref::{ImageRef, ImageRefError, Reference, Tag};

@@ -277,6 +277,11 @@ agents run on such nodes. Takes a dict of affinity and notOn: expressions of whi
 - {{ printf "--runtime-endpoint=unix:///host%s" .runtime.socket | quote }}
 - {{ printf "--state-dir=%s" $agent.stateDir | quote }}
 - --max-concurrent-pulls={{ int $agent.maxConcurrentPulls }}
+{{- if eq $agent.fetch "auto" }}
+- --fetch=auto
+- --connections-per-pull={{ int $agent.connectionsPerPull }}
+- {{ printf "--max-bandwidth=%s" $agent.maxBandwidth | quote }}
+{{- end }}
 {{- if $agent.acceptForeignImages }}
 - --accept-foreign-images
 {{- end }}
