@@ -171,6 +171,7 @@ fn no_such_node(node: &str) -> Failure {
     ))
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this signature")]
 fn word<S: Serializer>(state: &ExplainedState, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(state.as_str())
 }

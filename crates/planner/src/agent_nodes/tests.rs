@@ -92,10 +92,10 @@ fn expressions_on_a_number(#[case] operator: &str, #[case] limit: &str, #[case] 
 }
 
 fn required(key: &str, operator: &str, values: &[&str]) -> AgentNodes {
-    terms(json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]))
+    terms(&json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]))
 }
 
-fn terms(terms: Value) -> AgentNodes {
+fn terms(terms: &Value) -> AgentNodes {
     agents(json!([{"affinity": {"nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
     }}}]))
@@ -107,7 +107,7 @@ fn terms(terms: Value) -> AgentNodes {
 #[case::terms_are_alternatives(json!([{}, {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]), true)]
 #[case::another_name(json!([{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["a"]}]}]), false)]
 fn affinity_terms(#[case] given: Value, #[case] want: bool) {
-    assert_eq!(terms(given).without_agent("a", &BTreeMap::new(), &[]).is_none(), want);
+    assert_eq!(terms(&given).without_agent("a", &BTreeMap::new(), &[]).is_none(), want);
 }
 
 #[rstest]
