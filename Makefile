@@ -103,6 +103,10 @@ bench-controller: test-prerequisites setup ## Measure the controller on up to 10
 	cargo build --release --locked --package larder-controller-bin
 	cargo run --release --quiet --locked --package larder-scale --example bench-controller
 
+.PHONY: bench-pull
+bench-pull: test-prerequisites setup ## Measure fetching beside CRI, on real containerds over lines with limits (ten minutes)
+	cargo run --profile simulate --quiet --locked --package larder-runtime --example bench-pull
+
 .PHONY: simulate
 simulate: ## Run the engine in virtual time against a world of faults (SEEDS=10000, or SEED=n to repeat one run)
 	cargo run --profile simulate --quiet --locked --package larder-simulate -- $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000)) $(if $(FLEET),--largest-fleet $(FLEET))
