@@ -28,7 +28,7 @@ use crate::hosts::Hosts;
 use crate::{Credential, Keyring};
 #[cfg(test)]
 pub(crate) use blob::digest_of;
-pub use blob::{BlobWriter, Progress};
+pub use blob::{BlobWriter, ContentHasher, Progress};
 pub use error::RegistryError;
 pub use login_servers::{LoginServers, MirrorLogin};
 pub(crate) use range::{BlobRange, RangeBody};

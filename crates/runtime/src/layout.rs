@@ -26,6 +26,7 @@ use bytes::Bytes;
 use larder_model::{ByteSize, Digest, ImageRef};
 use larder_registry::{
     Platform, RegistryClient,
+    fetch::{FetchSettings, Fetcher},
     manifest::{Content, Descriptor, Document, Manifest, PlatformImage, best_for},
 };
 
@@ -48,6 +49,7 @@ pub struct LayoutRuntime {
     client: RegistryClient,
     machine: Platform,
     meters: Arc<Meters>,
+    fetcher: Fetcher,
 }
 
 impl LayoutRuntime {
@@ -58,7 +60,14 @@ impl LayoutRuntime {
             client,
             machine,
             meters: Arc::new(Meters::default()),
+            fetcher: Fetcher::new(FetchSettings::default()),
         })
+    }
+
+    /// Fetches with other limits.
+    #[must_use]
+    pub fn fetching(self, fetcher: Fetcher) -> Self {
+        Self { fetcher, ..self }
     }
 
     /// Works in the folder on a thread that may block.
@@ -149,7 +158,12 @@ impl ImageRuntime for LayoutRuntime {
         let replaced = {
             let _pulling = self.files.lock_for_pulling(&doing).await?;
             let meter = self.meters.begin(&request.image, found.download_size());
-            fetch::blobs(&self.files, &repository, &found, &meter, &doing).await?;
+            let folder = fetch::Folder {
+                files: Arc::clone(&self.files),
+                meter: meter.meter(),
+                doing: doing.clone(),
+            };
+            fetch::blobs(&folder, &self.fetcher, &repository, &found).await?;
             self.write_documents(&found, &shown).await?;
             let (image, target) = (request.image.clone(), shown.target.clone());
             self.change(move |index| Ok(index.name(&image, &target))).await?

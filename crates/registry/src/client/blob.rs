@@ -7,7 +7,7 @@ use larder_model::{Algorithm, Digest, Reason};
 use reqwest::header::CONTENT_RANGE;
 use reqwest::{Method, Response, StatusCode};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::RegistryError;
 use super::repository::{Door, Read, Repository, no_door_left, pause_after};
@@ -25,42 +25,30 @@ impl Progress {
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Counts bytes that have arrived.
+    pub fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 /// Takes in one blob, and knows at the end whether it is the right one.
 pub struct BlobWriter<W> {
     inner: W,
     blob: Descriptor,
-    hasher: Hasher,
+    hasher: ContentHasher,
     written: Progress,
 }
 
 impl<W: AsyncWrite + Unpin> BlobWriter<W> {
     /// Begins at the first byte.
     pub fn new(blob: &Descriptor, inner: W) -> Self {
-        let hasher = Hasher::new(blob.digest.algorithm());
+        let hasher = ContentHasher::new(blob.digest.algorithm());
         Self {
             inner,
             blob: blob.clone(),
             hasher,
             written: Progress::default(),
-        }
-    }
-
-    /// Goes on behind what an earlier run left; `earlier` is read to its end and counted, `inner` must append to it.
-    pub async fn continuing(
-        blob: &Descriptor,
-        earlier: &mut (dyn AsyncRead + Unpin + Send),
-        inner: W,
-    ) -> std::io::Result<Self> {
-        let mut writer = Self::new(blob, inner);
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let read = earlier.read(&mut buffer).await?;
-            if read == 0 {
-                return Ok(writer);
-            }
-            writer.count(&buffer[..read]);
         }
     }
 
@@ -76,7 +64,7 @@ impl<W: AsyncWrite + Unpin> BlobWriter<W> {
 
     fn count(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
-        self.written.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.written.add(bytes.len() as u64);
     }
 
     async fn take(&mut self, doing: &str, bytes: &[u8]) -> Result<(), RegistryError> {
@@ -232,32 +220,39 @@ fn bytes_to_skip(doing: &str, response: &Response, from_byte: u64) -> Result<u64
     }
 }
 
+/// The digest of bytes that come one after the other.
+#[derive(Clone)]
+pub struct ContentHasher(Hasher);
+
+#[derive(Clone)]
 enum Hasher {
     Sha256(Sha256),
     Sha384(Sha384),
     Sha512(Sha512),
 }
 
-impl Hasher {
-    fn new(algorithm: Algorithm) -> Self {
-        match algorithm {
+impl ContentHasher {
+    /// Begins before the first byte.
+    pub fn new(algorithm: Algorithm) -> Self {
+        Self(match algorithm {
             Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
             Algorithm::Sha384 => Hasher::Sha384(Sha384::new()),
             Algorithm::Sha512 => Hasher::Sha512(Sha512::new()),
-        }
+        })
     }
 
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
+    /// Takes in the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
             Hasher::Sha256(hasher) => hasher.update(bytes),
             Hasher::Sha384(hasher) => hasher.update(bytes),
             Hasher::Sha512(hasher) => hasher.update(bytes),
         }
     }
 
-    /// `None` cannot happen: the text is made to fit. It is treated as a digest that differs.
-    fn digest(&self) -> Option<Digest> {
-        let text = match self {
+    /// The digest so far. `None` cannot happen: the text is made to fit. It is treated as a digest that differs.
+    pub fn digest(&self) -> Option<Digest> {
+        let text = match &self.0 {
             Hasher::Sha256(hasher) => format!("sha256:{}", hex(&hasher.clone().finalize())),
             Hasher::Sha384(hasher) => format!("sha384:{}", hex(&hasher.clone().finalize())),
             Hasher::Sha512(hasher) => format!("sha512:{}", hex(&hasher.clone().finalize())),
@@ -278,7 +273,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The digest of some bytes; SHA-256 unless asked otherwise.
 pub(crate) fn digest_of(algorithm: Option<Algorithm>, bytes: &[u8]) -> Option<Digest> {
-    let mut hasher = Hasher::new(algorithm.unwrap_or(Algorithm::Sha256));
+    let mut hasher = ContentHasher::new(algorithm.unwrap_or(Algorithm::Sha256));
     hasher.update(bytes);
     hasher.digest()
 }

@@ -209,7 +209,7 @@ pub(super) fn children(folder: &Path) -> Result<Vec<PathBuf>, RuntimeError> {
     }
 }
 
-pub(super) fn failed(doing: &str, path: &Path) -> impl Fn(io::Error) -> RuntimeError {
+pub(super) fn failed(doing: &str, path: &Path) -> impl Fn(io::Error) -> RuntimeError + use<> {
     let (doing, path) = (doing.to_owned(), path.to_owned());
     move |source| RuntimeError::Io {
         doing: doing.clone(),

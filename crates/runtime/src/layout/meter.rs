@@ -72,11 +72,10 @@ pub(super) struct MeterGuard {
     meter: Arc<Meter>,
 }
 
-impl std::ops::Deref for MeterGuard {
-    type Target = Meter;
-
-    fn deref(&self) -> &Meter {
-        &self.meter
+impl MeterGuard {
+    /// The pull's meter, for what fetches its blobs.
+    pub(super) fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
     }
 }
 

@@ -48,35 +48,6 @@ async fn a_registry_without_ranges_is_read_from_the_beginning_and_known_bytes_ar
     assert_eq!(writer.into_inner(), content(10_000));
 }
 
-#[tokio::test]
-async fn what_an_earlier_run_left_is_not_fetched_again() {
-    let registry = FakeRegistry::start().await;
-    let blob = registry.add_blob(content(5_000));
-    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
-    let mut writer = BlobWriter::continuing(&blob, &mut &content(4_000)[..], Vec::new())
-        .await
-        .unwrap();
-    repository.blob(&mut writer).await.unwrap();
-    assert_eq!(writer.into_inner(), content(5_000)[4_000..]);
-    let mut complete = BlobWriter::continuing(&blob, &mut &content(5_000)[..], Vec::new())
-        .await
-        .unwrap();
-    repository.blob(&mut complete).await.unwrap();
-    assert_eq!(registry.log().len(), 1, "a complete blob needs no request");
-}
-
-#[tokio::test]
-async fn a_damaged_earlier_part_is_found_out() {
-    let registry = FakeRegistry::start().await;
-    let blob = registry.add_blob(content(5_000));
-    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
-    let mut writer = BlobWriter::continuing(&blob, &mut &[0_u8; 4_000][..], Vec::new())
-        .await
-        .unwrap();
-    let error = repository.blob(&mut writer).await.unwrap_err();
-    assert!(error.message.contains("does not have its digest"), "{error}");
-}
-
 #[rstest]
 #[case::other_bytes(b"CONTENT", "does not have its digest")]
 #[case::too_many(b"content and more", "brought more bytes")]
