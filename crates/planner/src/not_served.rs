@@ -2,7 +2,7 @@
 //! CRDs cannot hold what the controller writes.
 //!
 //! The other software may write the same status. So only a status that nobody has begun is written: whoever serves a job
-//! sets one of the fields of [`BEGUN`] with the first write and replaces the whole status, and from then on it is theirs.
+//! sets one of the fields of `BEGUN` with the first write and replaces the whole status, and from then on it is theirs.
 //! Works on JSON, because the CRDs may not be those that the types of this program describe.
 
 use jiff::Timestamp;
