@@ -124,10 +124,12 @@ impl Occupancy {
         let mut job = demand.job;
         job.add(demand.namespace);
         let fits = |max: usize, of: fn(&Space) -> usize| {
+            let least = of(&Space::LEAST);
+            let within = |used: usize, free: usize, share: usize| used <= free.saturating_mul(share).max(least);
             // What does not grow is not judged: it was admitted before.
             of(&demand.total) == 0 && of(&demand.namespace) == 0
                 || max.checked_sub(of(&after)).is_some_and(|free| {
-                    of(&own) <= free.saturating_mul(NAMESPACE_SHARE) && of(&job) <= free.saturating_mul(JOB_SHARE)
+                    within(of(&own), free, NAMESPACE_SHARE) && within(of(&job), free, JOB_SHARE)
                 })
         };
         if fits(NODE_IMAGE_BYTES_MAX, |space| space.bytes) && fits(IMAGE_NAMES_MAX, |space| space.names) {
@@ -281,6 +283,12 @@ impl Demand {
 }
 
 impl Space {
+    /// What a namespace may occupy however little is left free: one ordinary entry.
+    const LEAST: Self = Self {
+        bytes: ENTRY_BYTES,
+        names: 1,
+    };
+
     fn add(&mut self, other: Space) {
         self.bytes += other.bytes;
         self.names += other.names;
