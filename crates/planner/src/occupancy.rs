@@ -128,9 +128,9 @@ impl Occupancy {
             let within = |used: usize, free: usize, share: usize| used <= free.saturating_mul(share).max(least);
             // What does not grow is not judged: it was admitted before.
             of(&demand.total) == 0 && of(&demand.namespace) == 0
-                || max.checked_sub(of(&after)).is_some_and(|free| {
-                    within(of(&own), free, NAMESPACE_SHARE) && within(of(&job), free, JOB_SHARE)
-                })
+                || max
+                    .checked_sub(of(&after))
+                    .is_some_and(|free| within(of(&own), free, NAMESPACE_SHARE) && within(of(&job), free, JOB_SHARE))
         };
         if fits(NODE_IMAGE_BYTES_MAX, |space| space.bytes) && fits(IMAGE_NAMES_MAX, |space| space.names) {
             return Ok(());

@@ -54,6 +54,21 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
+/// Has the agents' pods ask for a node with this hostname, as JSON.
+async fn select_hostname(cluster: &Cluster, hostname: &str) {
+    let selector = format!("{{\"kubernetes.io/hostname\": {hostname}}}");
+    let patch = format!("{{\"spec\": {{\"template\": {{\"spec\": {{\"nodeSelector\": {selector}}}}}}}}}");
+    let patch = [
+        "patch",
+        "daemonset",
+        "larder-agent",
+        "--namespace=pantry",
+        "--patch",
+        &patch,
+    ];
+    cluster.kubectl(&patch).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_doctor_finds_what_is_wrong_with_an_installation_and_an_upgrade_mends_it() {
     build_larder().await;
@@ -87,9 +102,14 @@ async fn the_doctor_finds_what_is_wrong_with_an_installation_and_an_upgrade_mend
     )
     .await;
 
-    // Agents are kept off a node.
+    // Agents are kept off a node by the chart's own values: the node is left out.
     let one_node = [&VALUES[..], &["agent.nodeSelector.kubernetes\\.io/hostname=node-0"]].concat();
     cluster.upgrade(&one_node).await;
+    assert_finds(&cluster, &[]).await;
+
+    // Agents are kept off a node, and the controller was not told.
+    cluster.upgrade(&VALUES).await;
+    select_hostname(&cluster, "\"node-0\"").await;
     assert_finds(
         &cluster,
         &["problem agents: An agent has answered and its pod is gone on 1 node: node-1."],
@@ -116,7 +136,8 @@ async fn the_doctor_finds_what_is_wrong_with_an_installation_and_an_upgrade_mend
     )
     .await;
 
-    // An upgrade with the first values brings back all of it.
+    // An upgrade brings back what is missing. What somebody added to the DaemonSet, Helm leaves alone.
+    select_hostname(&cluster, "null").await;
     cluster.upgrade(&VALUES).await;
     assert_finds(&cluster, &[]).await;
 }

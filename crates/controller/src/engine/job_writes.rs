@@ -19,7 +19,7 @@ pub struct JobTarget {
 /// What to do with a job's object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobWrite {
-    /// A merge patch of the status.
+    /// A JSON patch of the status, guarded by the uid.
     Status(Value),
     /// A JSON patch of the object.
     Patch(Value),

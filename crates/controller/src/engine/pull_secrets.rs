@@ -54,13 +54,13 @@ impl Engine {
             .unwrap_or_default()
     }
 
-    /// Whether a job may use a Secret. One that has a namespace names only Secrets of that namespace.
+    /// Whether a job may use a Secret: one of its own namespace, or if it has none, one that the settings allow.
     pub(super) fn may_use(&self, job: JobId, secret: &SecretRef) -> bool {
-        let has_namespace = self
-            .jobs
-            .get(job)
-            .is_some_and(|record| !record.key.namespace.is_empty());
-        has_namespace || self.limits.cluster_job_secrets.allow(secret)
+        let namespace = self.jobs.get(job).map(|record| record.key.namespace.as_str());
+        match namespace {
+            None | Some("") => self.limits.cluster_job_secrets.allow(secret),
+            Some(namespace) => namespace == secret.namespace,
+        }
     }
 
     fn jobs_that_use(&self, secret: &SecretRef) -> Vec<JobId> {

@@ -31,7 +31,11 @@ fn a_question_comes_and_goes_without_a_trace() {
     let asked = images(&["nginx:1", "nginx:2", "app:1"]);
     let versions = ask(&object, &mut spec, &asked);
     let numbers: Vec<i64> = versions.iter().map(|(_, version)| *version).collect();
-    assert_eq!(numbers, [5, 7, 2], "beyond an old result, as ordered, beyond the generation");
+    assert_eq!(
+        numbers,
+        [5, 7, 2],
+        "beyond an old result, as ordered, beyond the generation"
+    );
     let dry: Vec<bool> = spec.images["nginx"].tags.iter().map(|entry| entry.dry_run).collect();
     assert_eq!(dry, [false, true], "what is ordered stays an order");
     take_back(&mut spec, &asked);
