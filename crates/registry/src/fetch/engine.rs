@@ -93,6 +93,13 @@ where
         measure.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while 0 < self.left {
             self.hand_out();
+            if self.running == 0 && self.opening.is_empty() && self.commits.is_empty() {
+                let message = format!(
+                    "{} blobs are left, and nothing fetches them; report it as a bug",
+                    self.left
+                );
+                return Err(FetchError::Registry(RegistryError::new(Reason::Internal, message)));
+            }
             tokio::select! {
                 Some(event) = self.workers.next() => self.take_in(event).await?,
                 Some((place, opened)) = self.opening.next() => self.opened(place, opened.map_err(FetchError::Store)?),
@@ -244,9 +251,11 @@ where
     }
 
     fn commit(&mut self, place: usize) {
-        let Some(writing) = self.writing.remove(&place) else {
+        let Some(mut writing) = self.writing.remove(&place) else {
             return;
         };
+        // The blob may be begun again before its last connections have told that they are done.
+        writing.cancel_all_but(None);
         if writing.was_continued {
             // Should its digest be wrong, it is begun again once.
             self.begun_again.insert(place);

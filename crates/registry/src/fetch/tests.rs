@@ -331,10 +331,7 @@ async fn a_pause_counts_for_the_whole_registry(#[case] status: u16, #[case] reas
     let other = client.repository(&registry.image("other:v1"), vec![]).unwrap();
     let error = other.resolve().await.unwrap_err();
     assert_eq!(error.reason, Reason::RateLimited);
-    assert!(
-        error.message.contains("the registry asked to retry after 40 s"),
-        "{error}"
-    );
+    assert!(error.message.contains("the registry asked to retry after "), "{error}");
     assert_eq!(registry.log().len(), asked, "the registry is left alone");
 }
 

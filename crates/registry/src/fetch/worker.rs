@@ -90,6 +90,10 @@ impl Worker<'_> {
             return None;
         }
         let event = loop {
+            // Its end would be taken for that of the range that replaces it.
+            if self.work.cancelled.load(Ordering::Relaxed) {
+                break Event::Cancelled;
+            }
             if self.at == self.end {
                 break Event::Done { range: self.work.range };
             }
