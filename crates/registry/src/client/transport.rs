@@ -113,14 +113,21 @@ impl Transport {
             return Ok(known.clone());
         }
         let made = Clients {
-            content: self.build(endpoint, local, false)?,
-            login: self.build(endpoint, local, true)?,
+            // Requests over HTTP/2 would share one connection, and with it the rate of one.
+            content: self.build(endpoint, local, false, ClientBuilder::http1_only)?,
+            login: self.build(endpoint, local, true, |builder| builder)?,
         };
         clients.insert(key, made.clone());
         Ok(made)
     }
 
-    fn build(&self, endpoint: &Endpoint, local: bool, one_origin: bool) -> Result<Client, RegistryError> {
+    fn build(
+        &self,
+        endpoint: &Endpoint,
+        local: bool,
+        one_origin: bool,
+        protocol: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, RegistryError> {
         let extra = certificates(&endpoint.trust)?;
         let base = || {
             let builder = Client::builder()
@@ -130,6 +137,7 @@ impl Transport {
                 .redirect(redirects(one_origin))
                 .retry(reqwest::retry::never())
                 .referer(false);
+            let builder = protocol(builder);
             if local { builder.no_proxy() } else { builder }
         };
         let trusting = |builder: ClientBuilder| {

@@ -44,6 +44,9 @@ pub(super) struct Prefetched {
     line: LineCounter,
 }
 
+/// The largest configuration of an image that is kept in memory.
+const CONFIG_MAX: u64 = 4 << 20;
+
 /// Why fetching stopped before its end.
 enum Stop {
     Left(LeftToRuntime, Option<String>),
@@ -120,7 +123,8 @@ impl Prefetch<'_> {
     }
 
     async fn snapshotter(&self) -> Result<String, Stop> {
-        let name = self.cri.snapshotter().await.map_err(Stop::Failed)?.unwrap_or_default();
+        let left = |error: RuntimeError| Stop::Left(LeftToRuntime::Services, Some(error.text()));
+        let name = self.cri.snapshotter().await.map_err(left)?.unwrap_or_default();
         if contents::is_local_snapshotter(&name) {
             Ok(name)
         } else {
@@ -161,6 +165,10 @@ impl Prefetch<'_> {
             .map_err(store)?;
         if let Some(there) = there {
             return Ok(there.into());
+        }
+        if CONFIG_MAX < config.size {
+            let detail = format!("the configuration claims to have {} bytes", config.size);
+            return Err(Stop::Left(LeftToRuntime::Layers, Some(detail)));
         }
         let mut writer = BlobWriter::new(config, Vec::new());
         repository
