@@ -87,9 +87,15 @@ impl Cluster {
 
     /// One finding, which begins like this.
     async fn assert_finds(&self, begin: &str) {
+        self.assert_finds_all(&[begin]).await;
+    }
+
+    /// As many findings, each of which begins like this.
+    async fn assert_finds_all(&self, begins: &[&str]) {
         let findings = self.findings().await;
-        assert_eq!(findings.len(), 1, "{findings:#?}");
-        assert!(findings[0].starts_with(begin), "{findings:#?}");
+        assert_eq!(findings.len(), begins.len(), "{findings:#?}");
+        let mut pairs = findings.iter().zip(begins);
+        assert!(pairs.all(|(found, begin)| found.starts_with(begin)), "{findings:#?}");
     }
 
     /// The Lease, renewed all the time, as by a controller that lives.
@@ -247,7 +253,7 @@ async fn every_illness_of_a_cluster_is_named() {
         .await;
     cluster.kubectl(&["apply", "-f", &rbac("20-agent.yaml")]).await;
 
-    // The chart may give the accounts other names.
+    // The chart may give the accounts other names. The controller has to act as the agents' account, to try the policy.
     let labels = json!({"app.kubernetes.io/part-of": "larder", "app.kubernetes.io/component": "agent"});
     let agents = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet",
@@ -262,7 +268,10 @@ async fn every_illness_of_a_cluster_is_named() {
     });
     cluster.apply(&agents).await;
     cluster
-        .assert_finds("problem rights: The ServiceAccount larder-system/hand may not get nodeimages.apps.kruise.io")
+        .assert_finds_all(&[
+            "problem rights: The ServiceAccount larder-system/larder-controller may not impersonate serviceaccounts.",
+            "problem rights: The ServiceAccount larder-system/hand may not get nodeimages.apps.kruise.io",
+        ])
         .await;
     cluster
         .kubectl(&["delete", "daemonset", "hands", "-n", "larder-system"])
