@@ -29,7 +29,7 @@ use thiserror::Error;
 
 pub use claims::{Answer, answer, first_version};
 pub use order::{OrderId, Standing};
-pub use patch::{job_status_patch, spec_patch, status_patch};
+pub use patch::{job_status_patch, json_of, spec_patch, status_patch};
 
 use crate::node_image::{ImageTagSpec, ImageTagStatus, NodeImage, NodeImageSpec, SealedCredential};
 

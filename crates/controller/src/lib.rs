@@ -20,7 +20,6 @@ pub mod facts;
 pub mod feature_gates;
 mod health;
 #[doc(hidden)]
-mod json;
 pub mod kinds;
 pub mod lease;
 #[doc(hidden)]

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
-use larder_api::contract::job_status_patch;
+use larder_api::contract::{job_status_patch, json_of};
 use larder_api::{ImageListPullJob, ImageListPullJobStatus, ImagePullJob, ImagePullJobSpec};
 use larder_model::ImageRef;
 use larder_planner::kruise::list as rules;
@@ -19,7 +19,6 @@ use serde_json::Value;
 use tracing::warn;
 
 use crate::engine::{GATE_OFF, NewEvent, Sync, Timers, WatchEvent, WatchKind, WriteThrottle, object_name, revision};
-use crate::json::json_of;
 
 /// How long a child whose creation has an unknown outcome is waited for before it is created again.
 const CREATION_SHOWS_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);

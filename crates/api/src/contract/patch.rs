@@ -117,11 +117,12 @@ fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
+/// An API type as JSON.
 #[expect(
     clippy::expect_used,
     reason = "invariant: our own types have string keys and no failing serializer"
 )]
-fn json_of<T: Serialize>(value: &T) -> Value {
+pub fn json_of<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).expect("invariant: an API type is JSON")
 }
 

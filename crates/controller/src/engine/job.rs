@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
 use larder_api::conditions;
-use larder_api::contract::job_status_patch;
+use larder_api::contract::{job_status_patch, json_of};
 use larder_model::{ImageRef, Reason};
 use larder_planner::campaign::Campaign;
 use larder_planner::dialect::{
@@ -24,7 +24,6 @@ use larder_planner::{NodeKey, Progress};
 use serde_json::{Value, json};
 
 use super::jobs::JobKey;
-use crate::json::json_of;
 use crate::kinds::KindId;
 
 /// A job of any kind.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use larder_api::NodeImage;
-use larder_api::contract::spec_patch;
+use larder_api::contract::{json_of, spec_patch};
 use larder_model::Reason;
 use larder_planner::NodeKey;
 use larder_planner::node_spec::{DesiredSpec, NodeSpecInput, Order, OwnerState, desired_spec};
@@ -19,7 +19,6 @@ use super::jobs::JobState;
 use super::node_views::needs_credentials;
 use super::nodes::NodeRecord;
 use super::{Engine, JobId, WatchKind};
-use crate::json::json_of;
 use crate::kinds::KindId;
 
 /// The first pause after a write that failed, or whose outcome is unknown; it doubles with each further one.

@@ -1,12 +1,11 @@
 //! NodeImages: objects that overtake each other, and writes that are refused.
 
-use larder_api::contract::NODE_IMAGE_BYTES_MAX;
+use larder_api::contract::{NODE_IMAGE_BYTES_MAX, json_of};
 use larder_planner::NodeKey;
 use larder_planner::occupancy::claim_fits;
 use rstest::rstest;
 
 use super::*;
-use crate::json::json_of;
 
 fn object(revision: u64, phase: Option<&str>) -> NodeImage {
     let tags: Vec<_> = phase

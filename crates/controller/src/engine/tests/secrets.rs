@@ -1,5 +1,6 @@
 //! When Secrets are read, and what follows from it.
 
+use larder_api::contract::json_of;
 use larder_api::names::LARDER_NAMESPACE;
 use larder_planner::SecretRef;
 use larder_registry::docker_config::DockerConfig;
@@ -7,7 +8,6 @@ use larder_seal::KeyPair;
 
 use super::*;
 use crate::engine::secrets::Secrets;
-use crate::json::json_of;
 
 fn pull_secret() -> SecretRef {
     SecretRef {
