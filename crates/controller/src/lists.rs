@@ -4,27 +4,21 @@
 //! Synchronous, like the engine: what was observed goes in, what is to be written comes out. Which children a list wants,
 //! and what its status says, is decided in [`larder_planner::kruise::list`].
 
+mod observe;
+mod writes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
-use larder_api::contract::{job_status_patch, json_of};
-use larder_api::{ImageListPullJob, ImageListPullJobStatus, ImagePullJob, ImagePullJobSpec};
+use larder_api::{ImageListPullJob, ImagePullJob};
 use larder_model::ImageRef;
-use larder_planner::kruise::list as rules;
 use serde_json::Value;
 use tracing::warn;
 
-use crate::engine::{GATE_OFF, NewEvent, Sync, Timers, WatchEvent, WatchKind, WriteThrottle, object_name, revision};
-
-/// How long a child whose creation has an unknown outcome is waited for before it is created again.
-const CREATION_SHOWS_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
-
-/// Uids of children that are remembered after the objects are gone.
-const GONE: usize = 4_096;
+use crate::engine::{Sync, Timers, WatchKind, WriteThrottle};
 
 /// Namespace and name of a list or a child.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +37,7 @@ pub struct ListTarget {
 /// What to do with a list or one of its children.
 #[derive(Clone, Debug)]
 pub enum ListWrite {
-    /// A merge patch of the list's status.
+    /// A JSON patch of the list's status, guarded by the uid.
     Status(Value),
     /// Delete the list, with its children.
     Delete,
@@ -99,11 +93,6 @@ struct List {
     /// Children that ended and were deleted by somebody else: they are not made again. The list's status says so too, but
     /// less of it.
     departed: BTreeMap<ImageRef, ImagePullJob>,
-}
-
-enum ListStep {
-    Create(Box<ImagePullJobSpec>),
-    Delete(ListKey, String),
 }
 
 impl ListKey {
@@ -188,150 +177,6 @@ impl ListJobs {
         }
     }
 
-    /// Takes in what a watch shows of lists.
-    pub fn observe(&mut self, kind: &WatchKind, event: &WatchEvent, now: Timestamp) {
-        let listed = self.sync.observe(kind, event, now);
-        match (kind, event) {
-            (WatchKind::List, WatchEvent::List(list)) => self.observe_list((**list).clone(), false, now),
-            (WatchKind::List, WatchEvent::Gone { namespace, name }) => {
-                let key = ListKey {
-                    namespace: namespace.clone(),
-                    name: name.clone(),
-                };
-                self.lists.remove(&key);
-            }
-            (WatchKind::List, WatchEvent::ListComplete) => {
-                let shown = listed.unwrap_or_default();
-                let stays = |key: &ListKey| shown.contains(&object_name(Some(&key.namespace), Some(&key.name)));
-                self.lists.retain(|key, _| stays(key));
-                self.queue.extend(self.lists.keys().cloned());
-            }
-            (WatchKind::Job(kind), event) if *kind == crate::kinds::IMAGE_PULL_JOB => {
-                self.observe_jobs(event, &listed.unwrap_or_default());
-            }
-            _ => {}
-        }
-    }
-
-    fn observe_jobs(&mut self, event: &WatchEvent, shown: &BTreeSet<String>) {
-        match event {
-            WatchEvent::Job(job) => {
-                if let Some(child) = crate::kinds::image_pull_job(&**job) {
-                    self.observe_child(child);
-                }
-            }
-            WatchEvent::Gone { namespace, name } => {
-                let key = ListKey {
-                    namespace: namespace.clone(),
-                    name: name.clone(),
-                };
-                self.child_gone(&key);
-            }
-            WatchEvent::ListComplete => {
-                let known = self.children.values().flat_map(BTreeMap::keys);
-                let gone = known.filter(|key| !shown.contains(&object_name(Some(&key.namespace), Some(&key.name))));
-                for key in gone.cloned().collect::<Vec<_>>() {
-                    self.child_gone(&key);
-                }
-                self.queue.extend(self.lists.keys().cloned());
-            }
-            _ => {}
-        }
-    }
-
-    fn observe_list(&mut self, mut list: ImageListPullJob, from_write: bool, now: Timestamp) {
-        list.metadata.managed_fields = None;
-        let key = ListKey::of(&list.metadata);
-        let uid = list.metadata.uid.clone().unwrap_or_default();
-        match self.lists.get_mut(&key).filter(|known| known.uid == uid) {
-            Some(known)
-                if (known.ahead_of_watch || from_write)
-                    && revision(&list.metadata) < revision(&known.object.metadata) =>
-            {
-                return;
-            }
-            Some(known) => {
-                known.object = list;
-                known.ahead_of_watch = from_write;
-            }
-            None => {
-                let list = List {
-                    uid,
-                    object: list,
-                    ahead_of_watch: from_write,
-                    throttle: WriteThrottle::default(),
-                    first_seen: now,
-                    unsure_until: None,
-                    departed: BTreeMap::new(),
-                };
-                self.lists.insert(key.clone(), list);
-            }
-        }
-        self.queue.insert(key);
-    }
-
-    /// Takes in a child, from the watch or from a write.
-    pub fn observe_child(&mut self, child: &ImagePullJob) {
-        let key = ListKey::of(&child.metadata);
-        // Another job may have the name by now, with another parent or none.
-        let is_other = |known: &ImagePullJob| known.metadata.uid != child.metadata.uid;
-        if self
-            .children
-            .values()
-            .any(|children| children.get(&key).is_some_and(is_other))
-        {
-            self.child_gone(&key);
-        }
-        let Some(parent) = parent_of(child) else {
-            return;
-        };
-        let known = self.children.get(&parent).and_then(|children| children.get(&key));
-        let older = known.is_some_and(|known| {
-            known.metadata.uid == child.metadata.uid && revision(&child.metadata) < revision(&known.metadata)
-        });
-        if !older {
-            self.queue_parent(&parent);
-            self.children.entry(parent).or_default().insert(key, child.clone());
-        }
-    }
-
-    fn child_gone(&mut self, key: &ListKey) {
-        let mut gone = None;
-        for (parent, children) in &mut self.children {
-            if let Some(child) = children.remove(key) {
-                gone = Some((parent.clone(), child));
-            }
-        }
-        self.children.retain(|_, children| !children.is_empty());
-        if GONE <= self.gone.len() {
-            self.gone.clear();
-        }
-        self.gone
-            .extend(gone.as_ref().and_then(|(_, child)| child.metadata.uid.clone()));
-        if let Some((parent, child)) = gone {
-            self.remember(&parent, child);
-            self.queue_parent(&parent);
-        }
-    }
-
-    /// A child that ended and was deleted is not made again.
-    fn remember(&mut self, parent: &str, child: ImagePullJob) {
-        let ended = child
-            .status
-            .as_ref()
-            .is_some_and(|status| status.completion_time.is_some());
-        let list = self.lists.values_mut().find(|list| list.uid == parent);
-        if let (Some(list), Ok(image)) = (list.filter(|_| ended), ImageRef::parse(&child.spec.image)) {
-            list.departed.insert(image, child);
-        }
-    }
-
-    fn queue_parent(&mut self, uid: &str) {
-        let parents = self.lists.iter().filter(|(_, list)| list.uid == uid);
-        let parents: Vec<ListKey> = parents.map(|(key, _)| key.clone()).collect();
-        self.queue.extend(parents);
-    }
-
     /// Decides which lists may be written now, and when the others may.
     pub fn decide(&mut self, now: Timestamp) {
         if !self.is_complete() {
@@ -383,157 +228,4 @@ impl ListJobs {
     pub fn resync(&mut self) {
         self.queue.extend(self.lists.keys().cloned());
     }
-
-    /// The children of a list by image. Of two for one image the older one counts.
-    fn children_of(&self, list: &List) -> (BTreeMap<ImageRef, &ImagePullJob>, Vec<&ImagePullJob>) {
-        let mut children: BTreeMap<ImageRef, &ImagePullJob> = BTreeMap::new();
-        let mut extra = Vec::new();
-        let known = self.children.get(&list.uid).into_iter().flat_map(BTreeMap::values);
-        let mut known: Vec<&ImagePullJob> = known
-            .filter(|child| child.metadata.deletion_timestamp.is_none())
-            .collect();
-        known.sort_by_key(|child| child.metadata.creation_timestamp.as_ref().map(|time| time.0));
-        for child in known {
-            match ImageRef::parse(&child.spec.image) {
-                Ok(image) if !children.contains_key(&image) => {
-                    children.insert(image, child);
-                }
-                Ok(_) | Err(_) => extra.push(child),
-            }
-        }
-        (children, extra)
-    }
-
-    /// The next child to create or delete.
-    fn step(&self, list: &List) -> Option<ListStep> {
-        if list.is_leaving() || list.ended().is_some() || !self.serve_jobs {
-            return None;
-        }
-        let wanted = rules::children(&list.object).ok()?;
-        let (children, extra) = self.children_of(list);
-        let unwanted = |(image, child): &(&ImageRef, &&ImagePullJob)| {
-            let spec = wanted.get(*image);
-            spec.is_none_or(|spec| !rules::is_as_wanted(&child.spec, spec))
-        };
-        let first_unwanted = || children.iter().find(unwanted).map(|(_, child)| *child);
-        if let Some(child) = extra.first().copied().or_else(first_unwanted) {
-            return Some(ListStep::Delete(
-                ListKey::of(&child.metadata),
-                child.metadata.uid.clone()?,
-            ));
-        }
-        let finished = rules::finished(&list.object);
-        let missing = wanted.into_iter().find(|(image, spec)| {
-            let departed = list.departed.get(image);
-            let known = departed.is_some_and(|child| rules::is_as_wanted(&child.spec, spec));
-            !children.contains_key(image) && !known && !finished.contains_key(image)
-        });
-        missing.map(|(_, spec)| ListStep::Create(Box::new(spec)))
-    }
-
-    fn write(&self, key: &ListKey, now: Timestamp) -> Option<ListWrite> {
-        let list = self.lists.get(key)?;
-        if list.is_leaving() {
-            return None;
-        }
-        match self.step(list) {
-            Some(ListStep::Create(spec)) => {
-                return Some(ListWrite::CreateChild(Box::new(rules::child(&list.object, *spec))));
-            }
-            Some(ListStep::Delete(child, uid)) => return Some(ListWrite::DeleteChild { child, uid }),
-            None => {}
-        }
-        if list.ended().is_some() {
-            let due = list.leaves_at().is_some_and(|moment| moment <= now);
-            return due.then_some(ListWrite::Delete);
-        }
-        let before = list.object.status.as_ref();
-        let mut status = self.status(list, now);
-        if before.is_none_or(|status| status.start_time.is_none()) {
-            status.start_time = Some(Time(list.first_seen));
-        }
-        let patch = job_status_patch(&list.uid, before, &json_of(&status))?;
-        list.throttle
-            .is_worth_writing(&patch, now)
-            .then_some(ListWrite::Status(patch))
-    }
-
-    fn status(&self, list: &List, now: Timestamp) -> ImageListPullJobStatus {
-        if !self.serve_jobs {
-            return rules::held(&list.object, GATE_OFF, now);
-        }
-        match rules::children(&list.object) {
-            Err(why) => rules::refused(&list.object, &why, now),
-            Ok(wanted) => {
-                let (mut children, _) = self.children_of(list);
-                for (image, child) in &list.departed {
-                    children.entry(image.clone()).or_insert(child);
-                }
-                children.retain(|image, _| wanted.contains_key(image));
-                rules::status(&list.object, &wanted, &children, now)
-            }
-        }
-    }
-
-    /// Takes in how a write of a list or a child ended, and gives back the Event that it is worth.
-    pub fn written(&mut self, target: &ListTarget, result: ListWriteResult, now: Timestamp) -> Option<NewEvent> {
-        let key = &target.key;
-        let list = self.lists.get_mut(key).filter(|list| list.uid == target.uid)?;
-        let subject = list.reference();
-        let event = |reason, text| NewEvent {
-            subject,
-            warning: false,
-            reason,
-            text,
-        };
-        self.queue.insert(key.clone());
-        match result {
-            ListWriteResult::List(object) => {
-                list.throttle.succeeded(0, now);
-                self.observe_list(*object, true, now);
-                None
-            }
-            ListWriteResult::Child(child) => {
-                list.throttle.in_flight = false;
-                if !child.metadata.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
-                    let kind = WatchKind::Job(crate::kinds::IMAGE_PULL_JOB);
-                    self.sync.created(&kind, &child.metadata);
-                    self.observe_child(&child);
-                }
-                let name = child.metadata.name.as_deref().unwrap_or_default();
-                Some(event(
-                    "Successful create ImagePullJob",
-                    format!("Create ImagePullJob {name}"),
-                ))
-            }
-            ListWriteResult::ChildGone(child) => {
-                list.throttle.in_flight = false;
-                self.child_gone(&child);
-                Some(event(
-                    "Successful delete ImagePullJob",
-                    format!("Delete ImagePullJob {}", child.name),
-                ))
-            }
-            ListWriteResult::Absent => {
-                self.lists.remove(key);
-                None
-            }
-            ListWriteResult::CreationUnknown(error) => {
-                list.unsure_until = now.checked_add(CREATION_SHOWS_WITHIN).ok();
-                list.failed(key, &error, now);
-                None
-            }
-            ListWriteResult::Failed(error) => {
-                list.failed(key, &error, now);
-                None
-            }
-        }
-    }
-}
-
-/// Uid of the list that a job belongs to.
-fn parent_of(job: &ImagePullJob) -> Option<String> {
-    let owners = job.metadata.owner_references.iter().flatten();
-    let mut lists = owners.filter(|owner| owner.kind == "ImageListPullJob" && owner.controller == Some(true));
-    lists.next().map(|owner| owner.uid.clone())
 }
