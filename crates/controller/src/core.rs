@@ -5,6 +5,7 @@
 //! ([`Leadership::may_write`]), and a new term begins with a list of everything.
 
 mod forbidden_log;
+mod history;
 pub(crate) mod metrics;
 mod policy_watch;
 pub(crate) mod watches;
@@ -232,6 +233,9 @@ impl Core {
 
     fn finished(&mut self, finished: Finished) {
         let now = clock::now();
+        if let Some((kind, object)) = finished.object() {
+            self.watches.saw(&kind, object);
+        }
         match finished {
             Finished::Node(node, result) => self.engine.node_written(&node, result, now),
             Finished::Job(target, result) => self.engine.job_written(&target, result, now),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
-use kube::api::ListParams;
 use kube::core::DeserializeGuard;
+use kube::core::ObjectMeta;
 use kube::core::error_boundary::InvalidObject;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -18,10 +18,11 @@ use larder_planner::dialect::Dialect;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use crate::engine::{TypedJob, WatchEvent, WatchKind, revision};
+use super::history::{Comparison, History};
+use crate::engine::{TypedJob, WatchEvent, WatchKind};
 use crate::error_chain::chain;
 use crate::facts::{NodeFacts, PodFacts};
 use crate::kinds::KindId;
@@ -29,14 +30,15 @@ use crate::kinds::KindId;
 /// Objects in one page of a list. A page is in memory three times while it is read, and the rest of what is known is small.
 const PAGE: u32 = 100;
 
-/// The resource versions of a watch are checked this often …
-const CHECK: Duration = Duration::from_secs(30);
+/// The API server's history is compared with what a watch has seen this often …
+const COMPARE: Duration = Duration::from_secs(10);
 
-/// … and this often while the watch fails.
-const CHECK_FAILING: Duration = Duration::from_secs(1);
+/// … and this often after the watch has failed, until there is an answer.
+const COMPARE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// A check takes no longer.
-const CHECK_LIMIT: Duration = Duration::from_secs(5);
+/// A watch that fails is tried again within this time, the longest pause of the default backoff and a generous margin. One
+/// that has not failed for longer works, also if it has nothing to show.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(45);
 
 /// What a watch shows, and which round of watches it belongs to.
 pub(super) struct WatchMessage {
@@ -60,7 +62,12 @@ pub(super) struct Watches {
     client: Client,
     sender: mpsc::Sender<WatchMessage>,
     epoch: u64,
-    running: BTreeMap<WatchKind, AbortHandle>,
+    running: BTreeMap<WatchKind, Running>,
+}
+
+struct Running {
+    task: AbortHandle,
+    history: History,
 }
 
 impl Watches {
@@ -95,8 +102,8 @@ impl Watches {
     /// Watches the pods of these namespaces, and of no others.
     pub(super) fn follow_pods(&mut self, namespaces: &BTreeSet<String>) {
         let needless = |kind: &WatchKind| matches!(kind, WatchKind::Pods(namespace) if !namespaces.contains(namespace));
-        for (_, task) in self.running.extract_if(.., |kind, _| needless(kind)) {
-            task.abort();
+        for (_, watch) in self.running.extract_if(.., |kind, _| needless(kind)) {
+            watch.task.abort();
         }
         for namespace in namespaces {
             let kind = WatchKind::Pods(namespace.clone());
@@ -107,20 +114,26 @@ impl Watches {
     }
 
     pub(super) fn stop(&mut self) {
-        for (_, task) in std::mem::take(&mut self.running) {
-            task.abort();
+        for (_, watch) in std::mem::take(&mut self.running) {
+            watch.task.abort();
+        }
+    }
+
+    /// A response showed an object of this kind, which the watch may show later, or never if etcd is restored meanwhile.
+    pub(super) fn saw(&self, kind: &WatchKind, object: &ObjectMeta) {
+        if let Some(watch) = self.running.get(kind) {
+            watch.history.saw(object);
         }
     }
 
     fn start(&mut self, kind: WatchKind) {
-        let (client, outlet) = (
-            self.client.clone(),
-            Outlet {
-                sender: self.sender.clone(),
-                epoch: self.epoch,
-                kind: kind.clone(),
-            },
-        );
+        let (client, history) = (self.client.clone(), History::default());
+        let outlet = Outlet {
+            sender: self.sender.clone(),
+            epoch: self.epoch,
+            kind: kind.clone(),
+            history: history.clone(),
+        };
         let task = match &kind {
             WatchKind::Node => tokio::spawn(follow(Api::<Node>::all(client), outlet, |node| {
                 WatchEvent::Node(NodeFacts::of(node))
@@ -141,7 +154,8 @@ impl Watches {
                 tokio::spawn(follow(pods, outlet, |pod| WatchEvent::Pod(PodFacts::of(pod))))
             }
         };
-        self.running.insert(kind, task.abort_handle());
+        let task = task.abort_handle();
+        self.running.insert(kind, Running { task, history });
     }
 }
 
@@ -151,11 +165,12 @@ impl Drop for Watches {
     }
 }
 
-/// Where one watch sends its events.
+/// Where one watch sends its events, and notes what it has seen.
 pub(crate) struct Outlet {
     sender: mpsc::Sender<WatchMessage>,
     epoch: u64,
     kind: WatchKind,
+    history: History,
 }
 
 impl Outlet {
@@ -174,25 +189,33 @@ impl Outlet {
     }
 }
 
-/// Follows one kind until the receiver is gone. Errors are tried again with growing pauses.
-///
-/// A watch that resumes at a resource version which the API server has not reached (etcd was restored) is accepted and stays
-/// silent. So the version that a list tells is compared with the newest one that was seen, now and then, and each second
-/// while the watch fails.
+/// Follows one kind until the receiver is gone, or until the API server has another history. Errors are tried again with
+/// growing pauses.
 async fn follow<K>(api: Api<K>, outlet: Outlet, seen: impl Fn(K) -> WatchEvent)
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut events = pin!(watcher(api.clone(), Config::default().page_size(PAGE)).default_backoff());
-    let (mut failing, mut newest) = (false, 0);
+    let mut failed_at: Option<Instant> = None;
+    let mut doubtful = false;
+    let mut compare_at = Instant::now() + COMPARE;
     loop {
-        let pause = if failing { CHECK_FAILING } else { CHECK };
         let next = tokio::select! {
             event = events.next() => event,
-            () = sleep(pause) => {
-                if went_backwards(&api, newest).await {
-                    outlet.send(Content::WentBackwards).await;
-                    return;
+            () = sleep_until(compare_at) => {
+                match outlet.history.compare(&api).await {
+                    Comparison::Same => doubtful = false,
+                    Comparison::Other => {
+                        outlet.send(Content::WentBackwards).await;
+                        return;
+                    }
+                    Comparison::Unanswered => {}
+                }
+                compare_at = Instant::now() + if doubtful { COMPARE_AFTER_FAILURE } else { COMPARE };
+                let works_again = !doubtful && failed_at.is_some_and(|moment| LONGEST_BACKOFF < moment.elapsed());
+                if works_again {
+                    failed_at = None;
+                    outlet.send(Content::Failing(false)).await;
                 }
                 continue;
             }
@@ -200,55 +223,46 @@ where
         let Some(event) = next else {
             return;
         };
-        let was_failing = std::mem::replace(&mut failing, event.is_err());
-        let mut open = was_failing == failing || outlet.send(Content::Failing(failing)).await;
-        match event {
-            // The first list, or one that the watcher makes because its version is too old.
-            Ok(Event::Init) if went_backwards(&api, newest).await => {
-                outlet.send(Content::WentBackwards).await;
-                return;
-            }
-            Ok(Event::Init) => open &= outlet.send_event(WatchEvent::ListBegins).await,
-            Ok(Event::InitDone) => open &= outlet.send_event(WatchEvent::ListComplete).await,
-            Ok(Event::Apply(object) | Event::InitApply(object)) => {
-                newest = newest.max(revision(object.meta()));
-                open &= outlet.send_event(seen(object)).await;
-            }
-            Ok(Event::Delete(object)) => {
-                newest = newest.max(revision(object.meta()));
-                let gone = WatchEvent::Gone {
-                    namespace: object.namespace().unwrap_or_default(),
-                    name: object.name_any(),
-                };
-                open &= outlet.send_event(gone).await;
-            }
-            Err(error) if !was_failing => {
-                warn!(kind = ?outlet.kind, error = chain(&error), "a watch failed; trying again");
-            }
-            Err(_) => {}
+        match &event {
+            Ok(Event::Apply(object) | Event::InitApply(object)) => outlet.history.saw(object.meta()),
+            Ok(Event::Delete(object)) => outlet.history.saw_deletion(object.meta()),
+            Ok(Event::Init | Event::InitDone) => {}
+            Err(_) => outlet.history.interrupted(),
         }
+        let was_failing = failed_at.is_some();
+        let open = match event {
+            Ok(event) => {
+                failed_at = None;
+                (!was_failing || outlet.send(Content::Failing(false)).await)
+                    && outlet.send_event(shown(event, &seen)).await
+            }
+            Err(error) => {
+                if !was_failing {
+                    warn!(kind = ?outlet.kind, error = chain(&error), "a watch failed; trying again");
+                }
+                failed_at = Some(Instant::now());
+                doubtful = true;
+                compare_at = compare_at.min(Instant::now() + COMPARE_AFTER_FAILURE);
+                was_failing || outlet.send(Content::Failing(true)).await
+            }
+        };
         if !open {
             return;
         }
     }
 }
 
-/// Whether the API server is at an older resource version than one that was seen. A list of one object tells, read from
-/// etcd and not from a cache.
-async fn went_backwards<K>(api: &Api<K>, newest: u64) -> bool
-where
-    K: Clone + Debug + DeserializeOwned,
-{
-    if newest == 0 {
-        return false;
+/// What the watcher of the kube crate reports, in terms of the engine.
+fn shown<K: Resource>(event: Event<K>, seen: &impl Fn(K) -> WatchEvent) -> WatchEvent {
+    match event {
+        Event::Init => WatchEvent::ListBegins,
+        Event::InitDone => WatchEvent::ListComplete,
+        Event::Apply(object) | Event::InitApply(object) => seen(object),
+        Event::Delete(object) => WatchEvent::Gone {
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+        },
     }
-    let list = timeout(CHECK_LIMIT, api.list(&ListParams::default().limit(1))).await;
-    let version = list
-        .ok()
-        .and_then(Result::ok)
-        .and_then(|list| list.metadata.resource_version);
-    let version: Option<u64> = version.and_then(|version| version.parse().ok());
-    version.is_some_and(|version| version < newest)
 }
 
 /// Follows the jobs of one kind.

@@ -7,10 +7,12 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
 };
+use kube::core::ObjectMeta;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource, ResourceExt as _};
 use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
 use larder_planner::dialect::Dialect;
+use larder_planner::kruise::PullJobs;
 use larder_planner::{NodeKey, SecretRef};
 use larder_registry::docker_config::DockerConfig;
 use serde::Serialize;
@@ -21,8 +23,11 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, error, warn};
 
 use super::metrics::{CallOutcome, Metrics};
-use crate::engine::{JobTarget, JobWrite, JobWriteResult, NewEvent, NodeWrite, NodeWriteResult, SecretRead, TypedJob};
+use crate::engine::{
+    JobTarget, JobWrite, JobWriteResult, NewEvent, NodeWrite, NodeWriteResult, SecretRead, TypedJob, WatchKind,
+};
 use crate::error_chain::chain;
+use crate::kinds::KindId;
 use crate::lists::{ListTarget, ListWrite, ListWriteResult};
 use crate::policy_probe::{Probe, try_policy};
 
@@ -100,6 +105,26 @@ pub(super) enum Finished {
     /// What came of it, and what the API server answered.
     PolicyProbe(Probe, String),
     Event,
+}
+
+impl Finished {
+    /// The object that the API server answered with, and its kind.
+    pub(super) fn object(&self) -> Option<(WatchKind, &ObjectMeta)> {
+        match self {
+            Self::Node(_, NodeWriteResult::Object(object)) => Some((WatchKind::NodeImage, &object.metadata)),
+            Self::Job(target, JobWriteResult::Object(job)) => Some((WatchKind::Job(target.key.kind), job.metadata())),
+            Self::List(_, ListWriteResult::List(list)) => Some((WatchKind::List, &list.metadata)),
+            Self::List(_, ListWriteResult::Child(job)) => {
+                Some((WatchKind::Job(KindId::of::<PullJobs>()?), &job.metadata))
+            }
+            Self::Node(..)
+            | Self::Job(..)
+            | Self::List(..)
+            | Self::Secret(..)
+            | Self::PolicyProbe(..)
+            | Self::Event => None,
+        }
+    }
 }
 
 /// The calls that are in flight.
