@@ -82,7 +82,7 @@ fmt: ## Format the code
 .PHONY: build
 build: ## Build the release binaries into target/release
 	@tests/servers/prerequisites rust compiler
-	cargo build --workspace --release --bins --locked
+	cargo build --release --locked --package larder --package larder-agent-bin --package larder-controller-bin
 
 .PHONY: images
 images: ## Build the container images, without a daemon, into target/images (ARCH=amd64,arm64 for both)
