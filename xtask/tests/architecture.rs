@@ -1,7 +1,8 @@
-//! What the documents name exists: files and functions in ARCHITECTURE.md, tests in docs/security.md.
+//! What the documents name exists: files and functions in ARCHITECTURE.md, tests in docs/security.md. What they promise of the code
+//! holds: the engine names no kind of job.
 
 use std::fs::read_to_string;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
@@ -62,4 +63,87 @@ fn every_test_that_the_security_model_names_exists() {
         tests += 1;
     }
     assert!(20 <= tests, "{tests} tests");
+}
+
+/// Words of the job kinds and of the software that they come from.
+const WORDS_OF_KINDS: [&str; 6] = [
+    "imagepulljob",
+    "imageprepulljob",
+    "imagelistpulljob",
+    "kruise",
+    "kubeedge",
+    "cloudcore",
+];
+
+/// Files beside the engine that may name kinds, and why.
+const MAY_NAME_KINDS: [(&str, &str); 1] = [("crates/planner/src/lib.rs", "declares the modules of the kinds")];
+
+#[test]
+fn the_engine_names_no_kind_of_job() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = vec![root.join("crates/controller/src/engine.rs")];
+    source_files(&root.join("crates/controller/src/engine"), &mut files);
+    source_files(&root.join("crates/planner/src"), &mut files);
+    let mut checked = 0;
+    for file in files {
+        let name = file.strip_prefix(root).unwrap().to_str().unwrap();
+        let is_kind = ["kruise", "kubeedge"]
+            .iter()
+            .any(|kind| name.starts_with(&format!("crates/planner/src/{kind}")));
+        let is_test = name.ends_with("/tests.rs") || name.contains("/tests/");
+        let is_allowed = MAY_NAME_KINDS.iter().any(|(allowed, _)| *allowed == name);
+        if is_kind || is_test || is_allowed {
+            continue;
+        }
+        let code = read_to_string(&file).unwrap();
+        let named = kinds_named_in(&code);
+        assert!(
+            named.is_empty(),
+            "{name} names kinds of jobs, which belongs into planner::kruise, planner::kubeedge or controller::kinds: {named:?}"
+        );
+        checked += 1;
+    }
+    assert!(40 <= checked, "{checked} files");
+}
+
+#[test]
+fn a_kind_is_found_in_code_and_not_in_comments_or_tests() {
+    let code = "/// Not an ImagePullJob.\nlet job = KRUISE_FINALIZER; // of OpenKruise\n#[cfg(test)]\nmod tests;\n\
+                const TEXT: &str = \"ImagePrePullJob\";\n#[cfg(test)]\nmod tests {\n    const KIND: &str = \"ImagePullJob\";\n}\n";
+    assert_eq!(
+        kinds_named_in(code),
+        [
+            "let job = KRUISE_FINALIZER; ",
+            "const TEXT: &str = \"ImagePrePullJob\";"
+        ]
+    );
+}
+
+/// The lines of code that name a kind of job, without comments and without the tests at the end of the file.
+fn kinds_named_in(code: &str) -> Vec<&str> {
+    let begins_tests = |[attribute, module]: &[&str; 2]| {
+        attribute.trim() == "#[cfg(test)]" && module.contains("mod ") && module.ends_with('{')
+    };
+    let lines: Vec<&str> = code.lines().collect();
+    let end = lines.array_windows().position(begins_tests).unwrap_or(lines.len());
+    let code = lines[..end]
+        .iter()
+        .map(|line| line.split_once("//").map_or(*line, |(code, _)| code));
+    let names_kind = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        WORDS_OF_KINDS.iter().any(|word| line.contains(word))
+    };
+    code.filter(names_kind).collect()
+}
+
+/// Adds every Rust file of a directory, at any depth.
+fn source_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            source_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
 }

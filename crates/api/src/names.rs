@@ -39,17 +39,26 @@ pub const EDGE_NODE_LABEL: &str = "node-role.kubernetes.io/edge";
 /// Label by which KubeEdge tells the node group that a node belongs to.
 pub const NODE_GROUP_LABEL: &str = "apps.kubeedge.io/belonging-to";
 
-/// Namespace of Larder's own objects, and the first of the two that hand-written NodeImage entries may name secrets from.
+/// Namespace of Larder's own objects.
 pub const LARDER_NAMESPACE: &str = "larder-system";
 
-/// Namespace in which OpenKruise keeps copied pull secrets; the second of the two.
+/// Namespace in which OpenKruise keeps copied pull secrets.
 pub const KRUISE_SECRET_NAMESPACE: &str = "kruise-daemon-config";
+
+/// Namespaces that hand-written NodeImage entries may name secrets from.
+pub const HAND_WRITTEN_SECRET_NAMESPACES: [&str; 2] = [LARDER_NAMESPACE, KRUISE_SECRET_NAMESPACE];
 
 /// Namespace into which OpenKruise's chart installs it unless told otherwise.
 pub const KRUISE_NAMESPACE: &str = "kruise-system";
 
 /// OpenKruise's DaemonSet, whose pods serve NodeImages.
 pub const KRUISE_DAEMON: &str = "kruise-daemon";
+
+/// An agent that serves NodeImages and is not Larder's, as an example in messages.
+pub const FOREIGN_AGENT: &str = KRUISE_DAEMON;
+
+/// The software that [`FOREIGN_AGENT`] is part of.
+pub const FOREIGN_AGENT_VENDOR: &str = "OpenKruise";
 
 /// OpenKruise's MutatingWebhookConfiguration.
 pub const KRUISE_MUTATING_WEBHOOKS: &str = "kruise-mutating-webhook-configuration";

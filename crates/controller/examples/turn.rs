@@ -93,7 +93,6 @@ fn turn(engine: &mut Engine) {
 
 fn main() {
     let mut engine = Engine::new(Limits {
-        serve_jobs: true,
         accept_unenforced_node_policy: true,
         ..Limits::default()
     });

@@ -16,7 +16,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::watcher::{Config, watcher};
 use kube::{Client, Resource as _, ResourceExt as _};
-use larder_planner::not_served::status_to_write;
+use larder_planner::not_served::{StatusFields, status_to_write};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -87,18 +87,18 @@ fn blocked(leadership: &Leadership, crds: &CrdState) -> Option<String> {
 /// A job whose status is looked at when its time has come.
 struct Later {
     resource: ApiResource,
-    text: Option<&'static str>,
+    fields: StatusFields,
     namespace: String,
     name: String,
 }
 
 /// Tells every job that there is or comes; does not end.
 async fn tell(client: &Client, why: &str) {
-    let jobs = written_kinds().map(|(resource, text)| {
+    let jobs = written_kinds().map(|(resource, fields)| {
         let jobs = Api::<DynamicObject>::all_with(client.clone(), &resource);
         let objects = watcher(jobs, Config::default().page_size(PAGE));
         let objects = objects.default_backoff().applied_objects();
-        objects.map(move |object| (resource.clone(), text, object)).boxed()
+        objects.map(move |object| (resource.clone(), fields, object)).boxed()
     });
     let mut jobs = pin!(stream::select_all(jobs));
     let mut told: BTreeSet<String> = BTreeSet::new();
@@ -107,14 +107,14 @@ async fn tell(client: &Client, why: &str) {
         let due = later.first_key_value().map(|((moment, _), _)| *moment);
         tokio::select! {
             job = jobs.next() => match job {
-                Some((resource, text, Ok(object))) => {
+                Some((resource, fields, Ok(object))) => {
                     let uid = object.uid().unwrap_or_default();
                     if has_ended(&object) || !told.insert(uid.clone()) {
                         continue;
                     }
                     write_event(client, &resource, &object, why).await;
                     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-                    later.insert((Instant::now() + GRACE, uid), Later { resource, text, namespace, name });
+                    later.insert((Instant::now() + GRACE, uid), Later { resource, fields, namespace, name });
                 }
                 Some((resource, _, Err(error))) => debug!(kind = resource.kind, %error, "jobs cannot be watched"),
                 None => return std::future::pending().await,
@@ -178,7 +178,7 @@ async fn write_status(client: &Client, job: &Later, why: &str) {
     };
     let status = object.data.get("status");
     let generation = object.metadata.generation;
-    let Some(status) = status_to_write(status, job.text, generation, why, clock::now()) else {
+    let Some(status) = status_to_write(status, job.fields, generation, why, clock::now()) else {
         return;
     };
     let (version, uid) = (&object.metadata.resource_version, &object.metadata.uid);

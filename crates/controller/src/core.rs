@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use larder_access::POLICY;
+use larder_api::names::EDGE_NODE_LABEL;
 use larder_planner::node_policy::Probe;
 use larder_telemetry::Part;
 use tokio::sync::{mpsc, watch};
@@ -63,8 +64,8 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
     let limits = Limits {
         max_active_pulls: settings.max_active_pulls,
         pause: settings.pause,
-        serve_jobs: settings.gates.image_pull_jobs,
-        accept_cloudcore: settings.accept_cloudcore,
+        not_served: settings.gates.not_served(),
+        shared_writer_label: settings.accept_cloudcore.then_some(EDGE_NODE_LABEL),
         accept_unenforced_node_policy: settings.accept_unenforced_node_policy,
         cluster_job_secrets: settings.pre_pull_secret_namespaces.clone(),
         agent_nodes: settings.agent_nodes.clone(),
@@ -72,7 +73,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
     let watched = (!settings.accept_unenforced_node_policy).then(|| client.clone());
     let (sender, events) = mpsc::channel(WATCH_EVENTS);
     let core = Core {
-        lists: ListJobs::new(limits.serve_jobs),
+        lists: ListJobs::new(limits.not_served),
         engine: Engine::new(limits),
         watches: Watches::new(client.clone(), sender),
         policy: PolicyWatch::start(watched),
@@ -199,7 +200,7 @@ impl Core {
             }
             Content::WentBackwards => {
                 warn!(
-                    kind = ?message.kind,
+                    kind = %message.kind,
                     "resource versions went backwards, as after a restore of etcd; listing everything again"
                 );
                 self.metrics.went_backwards();
@@ -214,7 +215,7 @@ impl Core {
         if let Some((kind, since)) = stale {
             let seconds = since.elapsed().as_secs();
             self.part
-                .waiting(format!("the watch of {kind:?} has failed for {seconds} s"));
+                .waiting(format!("the watch of {kind} has failed for {seconds} s"));
         } else if self.engine.is_complete() && self.lists.is_complete() {
             self.part.ready();
         } else {
@@ -241,7 +242,7 @@ impl Core {
             Finished::Job(target, result) => self.engine.job_written(&target, result, now),
             Finished::List(target, result) => {
                 if let ListWriteResult::Child(child) = &result
-                    && let Some(job) = kinds::job::<larder_planner::kruise::PullJobs>((**child).clone())
+                    && let Some(job) = kinds::child_job((**child).clone())
                 {
                     self.engine.job_created(job, now);
                 }

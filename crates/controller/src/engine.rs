@@ -15,7 +15,7 @@
 //! | `secrets`, `pull_secrets` | what Secrets hold, and what that means for jobs |
 //! | `credentials` | credentials, sealed to nodes |
 //! | `node_policy` | whether credentials may be sealed at all |
-//! | `pods` | per namespace with a podSelector job: where its pods run |
+//! | `pods` | per namespace with a job that selects nodes by pods: where its pods run |
 //! | `results`, `events` | new results in NodeImages, and Events |
 //! | `work_queue`, `resync` | what has to be looked at, at once, later, or again |
 //! | `explain` | what the planner says of every node, for `larder why` |
@@ -75,24 +75,20 @@ pub(crate) use self::work_queue::Timers;
 use self::work_queue::WorkQueue;
 pub(crate) use self::write_throttle::WriteThrottle;
 
-/// The message of a job while jobs are not served.
-pub(crate) const GATE_OFF: &str = "feature gate ImagePullJobGate is off";
-
 /// Clocks that are corrected by less than this disturb nothing.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// What holds for all jobs.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Limits {
     /// Pulls at once in the whole fleet.
     pub max_active_pulls: Option<NonZeroUsize>,
     /// Start no new pulls.
     pub pause: bool,
-    /// Serve jobs at all.
-    pub serve_jobs: bool,
-    /// CloudCore may write for all edge nodes: nothing is sealed for them.
-    pub accept_cloudcore: bool,
+    /// Why no job is served, if none is: the message of every job.
+    pub not_served: Option<&'static str>,
+    /// Label of nodes for which an identity writes that other nodes share: nothing is sealed for them.
+    pub shared_writer_label: Option<&'static str>,
     /// Seal credentials although the node policy may not be enforced.
     pub accept_unenforced_node_policy: bool,
     /// Secrets that jobs without a namespace may use.

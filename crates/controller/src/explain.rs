@@ -138,7 +138,6 @@ fn explain<D: Dialect>(
     let images = images.map(|object| WatchEvent::NodeImage(Box::new(object)));
     let pods = objects.pods.into_iter().map(|pod| WatchEvent::Pod(PodFacts::of(pod)));
     let mut engine = Engine::new(Limits {
-        serve_jobs: true,
         accept_unenforced_node_policy: !seen.withheld,
         agent_nodes: objects.agent_nodes,
         ..Limits::default()

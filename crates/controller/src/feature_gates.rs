@@ -6,6 +6,9 @@ use thiserror::Error;
 
 const IMAGE_PULL_JOBS: &str = "ImagePullJobGate";
 
+/// The message of a job while jobs are not served.
+const GATE_OFF: &str = "feature gate ImagePullJobGate is off";
+
 /// What is turned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
@@ -25,6 +28,11 @@ impl Default for FeatureGates {
 pub struct UnreadableGate(String);
 
 impl FeatureGates {
+    /// Why no job is served, if none is.
+    pub fn not_served(self) -> Option<&'static str> {
+        (!self.image_pull_jobs).then_some(GATE_OFF)
+    }
+
     /// Reads the flag's values, each of which may hold several gates; the last word on a gate counts. Also gives back the
     /// names that mean nothing here.
     pub fn read(values: &[String]) -> Result<(Self, Vec<String>), UnreadableGate> {

@@ -9,8 +9,9 @@ use kube::core::ApiResource;
 use kube::{Api, Client, Resource};
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use larder_planner::dialect::Dialect;
-use larder_planner::kruise::PullJobs;
-use larder_planner::kubeedge::PrePullJobs;
+use larder_planner::kruise::{self, PullJobs};
+use larder_planner::kubeedge::{self, PrePullJobs};
+use larder_planner::not_served::StatusFields;
 use serde::de::DeserializeOwned;
 
 use crate::core::metrics::Metrics;
@@ -34,6 +35,9 @@ pub(crate) struct JobKind {
 
 /// Every kind of job. A new one is one line here.
 pub(crate) static KINDS: [JobKind; 2] = [JobKind::of::<PullJobs>(), JobKind::of::<PrePullJobs>()];
+
+/// The kind of job that creates other jobs.
+pub use larder_api::ImageListPullJob as ParentJob;
 
 /// ImagePullJobs, which ImageListPullJobs create.
 pub(crate) const IMAGE_PULL_JOB: KindId = KindId(0);
@@ -68,6 +72,11 @@ impl KindId {
         &KINDS[usize::from(self.0)]
     }
 
+    /// What the kind is called.
+    pub(crate) fn name(self) -> Cow<'static, str> {
+        (self.kind().name)().1
+    }
+
     /// The kind with this API group and name.
     pub(crate) fn named(group: &str, name: &str) -> Option<KindId> {
         KindId::all().find(|kind| (kind.kind().name)() == (Cow::Borrowed(group), Cow::Borrowed(name)))
@@ -85,9 +94,9 @@ impl KindId {
     }
 }
 
-/// The kinds that people write, in the version that every CRD of them has had, each with the field of its status that says
-/// in words how the job is, where it has one.
-pub(crate) fn written_kinds() -> [(ApiResource, Option<&'static str>); 3] {
+/// The kinds that people write, in the version that every CRD of them has had, each with the fields by which its status
+/// says whether it is served.
+pub(crate) fn written_kinds() -> [(ApiResource, StatusFields); 3] {
     fn oldest<K: Resource<DynamicType = ()>>() -> ApiResource {
         let mut resource = ApiResource::erase::<K>(&());
         "v1alpha1".clone_into(&mut resource.version);
@@ -95,15 +104,20 @@ pub(crate) fn written_kinds() -> [(ApiResource, Option<&'static str>); 3] {
         resource
     }
     [
-        (oldest::<ImagePullJob>(), Some("message")),
-        (oldest::<ImageListPullJob>(), None),
-        (oldest::<ImagePrePullJob>(), Some("reason")),
+        (oldest::<ImagePullJob>(), kruise::status::FIELDS),
+        (oldest::<ImageListPullJob>(), kruise::list::FIELDS),
+        (oldest::<ImagePrePullJob>(), kubeedge::status::FIELDS),
     ]
 }
 
 /// A job of a dialect, as the engine holds it.
 pub fn job<D: Dialect>(object: D::Object) -> Option<Box<dyn Job>> {
     Some(TypedJob::<D>::boxed(KindId::of::<D>()?, object))
+}
+
+/// A job that a [`ParentJob`] created, as the engine holds it.
+pub(crate) fn child_job(object: ImagePullJob) -> Option<Box<dyn Job>> {
+    job::<PullJobs>(object)
 }
 
 /// The object of an ImagePullJob.

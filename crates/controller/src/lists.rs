@@ -67,7 +67,7 @@ pub enum ListWriteResult {
 
 /// All lists and their children.
 pub struct ListJobs {
-    serve_jobs: bool,
+    not_served: Option<&'static str>,
     sync: Sync,
     lists: BTreeMap<ListKey, List>,
     /// Children by the uid of their list.
@@ -143,9 +143,9 @@ impl List {
 }
 
 impl ListJobs {
-    pub fn new(serve_jobs: bool) -> Self {
+    pub fn new(not_served: Option<&'static str>) -> Self {
         Self {
-            serve_jobs,
+            not_served,
             sync: Sync::default(),
             lists: BTreeMap::new(),
             children: BTreeMap::new(),
@@ -158,7 +158,7 @@ impl ListJobs {
 
     /// Whether lists and their children were all seen once.
     pub fn is_complete(&self) -> bool {
-        let needed = [WatchKind::List, WatchKind::Job(crate::kinds::IMAGE_PULL_JOB)];
+        let needed = [WatchKind::ParentJob, WatchKind::Job(crate::kinds::IMAGE_PULL_JOB)];
         needed.iter().all(|kind| self.sync.is_synced(kind))
     }
 

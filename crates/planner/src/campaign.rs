@@ -20,7 +20,7 @@ pub const RESPONSE_TIME: SignedDuration = SignedDuration::from_mins(10);
 /// Nodes at once, when a job does not say.
 const DEFAULT_PARALLELISM: usize = 1;
 
-/// An entry of an ended job stays at least this much longer than its job's own bound, so that a list job which is
+/// An entry of an ended job stays at least this much longer than its job's own bound, so that a parent job which is
 /// started again soon finds the entries of the last run.
 const ENTRY_TTL_EXTRA: i64 = 300;
 

@@ -143,7 +143,7 @@ mod tests {
     fn a_job_of_another_kind_on_the_same_entry_is_not_checked() {
         let plain = task("nginx:1", "nginx:1");
         let disk = checks(&["disk"]);
-        let mut spec = claimed(&[("a", &plain), ("kruise", &plain)]);
+        let mut spec = claimed(&[("a", &plain), ("foreign", &plain)]);
         apply_checks_and_aliases(
             &mut spec,
             &[JobOnNode {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use larder_api::contract::Answer;
+use larder_api::names::{FOREIGN_AGENT, FOREIGN_AGENT_VENDOR};
 use larder_model::{ByteSize, Reason};
 
 use crate::agent_nodes::NoAgent;
@@ -99,7 +100,7 @@ impl Progress {
                 (Some(reason), None) if state.view.foreign_agent => say(
                     ExplainedState::Blocked,
                     Some(reason),
-                    format!("Cannot take part yet. {FOREIGN_AGENT}"),
+                    format!("Cannot take part yet. {}", foreign_agent_sentence()),
                 ),
                 (Some(reason), None) => say(
                     ExplainedState::Blocked,
@@ -177,8 +178,12 @@ pub fn names_fleet_limit(message: &str) -> bool {
 }
 
 /// What to do about a node whose NodeImage other software serves.
-const FOREIGN_AGENT: &str = "The node needs a login, and no Larder agent has reported there: its NodeImage is served by another \
-                             agent, such as OpenKruise's kruise-daemon, which cannot open one. Stop that agent and start Larder's.";
+fn foreign_agent_sentence() -> String {
+    format!(
+        "The node needs a login, and no Larder agent has reported there: its NodeImage is served by another agent, such as \
+         {FOREIGN_AGENT_VENDOR}'s {FOREIGN_AGENT}, which cannot open one. Stop that agent and start Larder's."
+    )
+}
 
 /// Names of nodes that a sentence lists.
 const NAMES_LISTED: usize = 3;
@@ -191,8 +196,8 @@ pub(crate) fn foreign_agents_sentence(nodes: &BTreeSet<NodeKey>) -> Option<Strin
     (!nodes.is_empty()).then(|| {
         let (count, names) = (nodes.len(), names.join(", "));
         format!(
-            "{count} {noun} cannot be sent the login, because another agent such as kruise-daemon serves the NodeImage there \
-             and no Larder agent has reported: {names}{more}"
+            "{count} {noun} cannot be sent the login, because another agent such as {FOREIGN_AGENT} serves the NodeImage \
+             there and no Larder agent has reported: {names}{more}"
         )
     })
 }

@@ -114,8 +114,8 @@ pub(crate) mod samples {
                 uid: Some("uid-1".into()),
                 name: Some("job".into()),
                 namespace: Some("default".into()),
-                kind: Some("ImagePullJob".into()),
-                api_version: Some("apps.kruise.io/v1beta1".into()),
+                kind: Some("AnyKindOfJob".into()),
+                api_version: Some("job.example.io/v1beta1".into()),
                 ..ObjectReference::default()
             },
             tasks: Tasks::shared(NodeTask::new(vec![image], Vec::new())),

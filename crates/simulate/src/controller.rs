@@ -50,14 +50,13 @@ impl Engine {
     pub(crate) fn new(max_active_pulls: Option<usize>, planted: Option<PlantedBug>) -> Self {
         let limits = Limits {
             max_active_pulls: max_active_pulls.and_then(NonZeroUsize::new),
-            serve_jobs: true,
             // The simulated API server has no policies.
             accept_unenforced_node_policy: true,
             ..Limits::default()
         };
         Self {
             inner: Inner::new(limits),
-            lists: ListJobs::new(true),
+            lists: ListJobs::new(None),
             planted,
             node_responses: 0,
             uids: BTreeMap::new(),

@@ -80,7 +80,7 @@ impl Metrics {
             "Nodes that have an agent, or are to have one",
             metrics.nodes.clone(),
         );
-        registry.register("running_jobs", "ImagePullJobs that run", metrics.running_jobs.clone());
+        registry.register("running_jobs", "Jobs that run", metrics.running_jobs.clone());
         registry.register(
             "dropped_events",
             "Events that were never written",

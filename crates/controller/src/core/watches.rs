@@ -144,10 +144,10 @@ impl Watches {
                 |guard| readable(guard, |object| WatchEvent::NodeImage(Box::new(object))),
             )),
             WatchKind::Job(kind) => tokio::spawn((kind.kind().watch)(*kind, client, outlet)),
-            WatchKind::List => tokio::spawn(follow(
+            WatchKind::ParentJob => tokio::spawn(follow(
                 Api::<DeserializeGuard<ImageListPullJob>>::all(client),
                 outlet,
-                |guard| readable(guard, |list| WatchEvent::List(Box::new(list))),
+                |guard| readable(guard, |list| WatchEvent::ParentJob(Box::new(list))),
             )),
             WatchKind::Pods(namespace) => {
                 let pods = Api::<Pod>::namespaced(client, namespace);
@@ -238,7 +238,7 @@ where
             }
             Err(error) => {
                 if !was_failing {
-                    warn!(kind = ?outlet.kind, error = chain(&error), "a watch failed; trying again");
+                    warn!(kind = %outlet.kind, error = chain(&error), "a watch failed; trying again");
                 }
                 failed_at = Some(Instant::now());
                 doubtful = true;

@@ -113,7 +113,7 @@ impl Finished {
         match self {
             Self::Node(_, NodeWriteResult::Object(object)) => Some((WatchKind::NodeImage, &object.metadata)),
             Self::Job(target, JobWriteResult::Object(job)) => Some((WatchKind::Job(target.key.kind), job.metadata())),
-            Self::List(_, ListWriteResult::List(list)) => Some((WatchKind::List, &list.metadata)),
+            Self::List(_, ListWriteResult::List(list)) => Some((WatchKind::ParentJob, &list.metadata)),
             Self::List(_, ListWriteResult::Child(job)) => {
                 Some((WatchKind::Job(KindId::of::<PullJobs>()?), &job.metadata))
             }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder_api::NodeImage;
-use larder_api::names::EDGE_NODE_LABEL;
 use larder_api::node_image::{ImageSpec, NodeImageSpec, PullSecretReference, SealedCredential};
 use larder_model::{ImageRef, NodeName};
 use larder_planner::node_spec::{Credentials, EntryKey, Order};
@@ -37,8 +36,8 @@ struct LoginSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sealing {
     Allowed,
-    /// CloudCore may write for the node: any edge node may have published the key.
-    CloudCoreWrites,
+    /// An identity writes for the node that other nodes share: any of these may have published the key.
+    SharedWriter,
     /// The node policy is not known to be enforced: any node may have published the key.
     PolicyNotEnforced,
 }
@@ -51,15 +50,16 @@ impl Engine {
     pub(super) fn seal_target(&self, node: &NodeKey, object: &NodeImage) -> Option<SealTarget> {
         match self.sealing_for(object) {
             Sealing::Allowed => SealTarget::of(node, object),
-            Sealing::CloudCoreWrites | Sealing::PolicyNotEnforced => None,
+            Sealing::SharedWriter | Sealing::PolicyNotEnforced => None,
         }
     }
 
     /// Whether a node may be sent credentials. A key is worth nothing where another identity may have published it.
     pub(super) fn sealing_for(&self, object: &NodeImage) -> Sealing {
         let labels = object.metadata.labels.as_ref();
-        if self.limits.accept_cloudcore && labels.is_some_and(|labels| labels.contains_key(EDGE_NODE_LABEL)) {
-            return Sealing::CloudCoreWrites;
+        let shared = self.limits.shared_writer_label;
+        if shared.is_some_and(|label| labels.is_some_and(|labels| labels.contains_key(label))) {
+            return Sealing::SharedWriter;
         }
         if self.policy_lets_seal() {
             Sealing::Allowed

@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::job::Job;
 use super::jobs::{Ended, JobId, JobKey, JobState, Observed, Running};
-use super::{Engine, GATE_OFF, WatchKind};
+use super::{Engine, WatchKind};
 
 /// Between two looks at one job that nothing but time asks for.
 const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(10);
@@ -93,8 +93,8 @@ impl Engine {
         if matches!(&record.state, JobState::Ended(ended) if ended.final_status.is_some()) {
             return;
         }
-        if !self.limits.serve_jobs {
-            self.stop(id, JobState::Refused(Refusal::NotServed(GATE_OFF.to_owned())));
+        if let Some(why) = self.limits.not_served {
+            self.stop(id, JobState::Refused(Refusal::NotServed(why.to_owned())));
             return;
         }
         let progress = match &record.state {

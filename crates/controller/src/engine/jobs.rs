@@ -58,7 +58,7 @@ pub(super) enum JobState {
 /// A job that runs.
 pub(super) struct Running {
     pub(super) progress: Progress,
-    /// Matching pods on each node, for a podSelector; None while they are not all known.
+    /// Matching pods on each node, for a job that selects nodes by pods; None while they are not all known.
     pub(super) pods: Option<BTreeMap<NodeKey, usize>>,
     /// The Secrets that cannot be used.
     pub(super) unusable: UnusableSecrets,
@@ -107,7 +107,7 @@ impl Running {
         running
     }
 
-    /// Whether the nodes of the job are known: those of a podSelector are only when all its pods are.
+    /// Whether the nodes of the job are known: one that selects nodes by pods knows them when all its pods are known.
     pub(super) fn knows_nodes(&self) -> bool {
         self.pods.is_some()
     }

@@ -9,7 +9,7 @@ use super::Engine;
 impl Engine {
     /// Whether it matters that the policy is enforced: without jobs no Secret is read.
     fn needs_policy(&self) -> bool {
-        self.limits.serve_jobs && !self.limits.accept_unenforced_node_policy
+        self.limits.not_served.is_none() && !self.limits.accept_unenforced_node_policy
     }
 
     /// Whether the policy lets credentials be sealed.

@@ -318,7 +318,7 @@ fn block(
     if needs_credentials(running, task) {
         match sealing {
             Sealing::Allowed if key.is_some() => {}
-            Sealing::Allowed | Sealing::CloudCoreWrites => return blocked(Reason::CredentialsUnreadable, created),
+            Sealing::Allowed | Sealing::SharedWriter => return blocked(Reason::CredentialsUnreadable, created),
             Sealing::PolicyNotEnforced => return waits(Reason::NodePolicyNotEnforced),
         }
     }

@@ -238,7 +238,7 @@ impl Engine {
             .collect();
         let withheld = match self.sealing_for(object) {
             Sealing::PolicyNotEnforced => self.need_credentials(node, &orders),
-            Sealing::Allowed | Sealing::CloudCoreWrites => BTreeSet::new(),
+            Sealing::Allowed | Sealing::SharedWriter => BTreeSet::new(),
         };
         let mut owners: BTreeMap<&str, OwnerState<'_>> = BTreeMap::new();
         let entries = object.spec.images.values().flat_map(|image| &image.tags);

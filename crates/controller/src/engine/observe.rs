@@ -14,7 +14,7 @@ impl Engine {
     pub fn observe(&mut self, kind: &WatchKind, event: WatchEvent, now: Timestamp) {
         let listed = self.sync.observe(kind, &event, now);
         match event {
-            WatchEvent::ListBegins | WatchEvent::List(_) => {}
+            WatchEvent::ListBegins | WatchEvent::ParentJob(_) => {}
             WatchEvent::ListComplete => self.list_complete(kind, &listed.unwrap_or_default(), now),
             WatchEvent::Node(facts) => {
                 let (node, change) = self.nodes.observe_node(facts, &self.limits.agent_nodes);
@@ -65,7 +65,7 @@ impl Engine {
                 self.job_gone(&key, now);
             }
             WatchKind::Pods(namespace) => self.observe_pod(namespace, &name, None, now),
-            WatchKind::List => {}
+            WatchKind::ParentJob => {}
         }
     }
 
@@ -104,7 +104,7 @@ impl Engine {
                 let names = self.pods.names(namespace).into_iter();
                 names.map(|name| (namespace.clone(), name)).collect()
             }
-            WatchKind::List => Vec::new(),
+            WatchKind::ParentJob => Vec::new(),
         }
     }
 }

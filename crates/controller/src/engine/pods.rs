@@ -1,4 +1,4 @@
-//! Where pods run, in the namespaces that have a running podSelector job.
+//! Where pods run, in the namespaces that have a running job which selects nodes by pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ impl Engine {
         if before.as_ref() == pod {
             return;
         }
-        for (job, rule) in self.podselector_jobs(namespace) {
+        for (job, rule) in self.jobs_by_pods(namespace) {
             let left = before.as_ref().and_then(|pod| node_of(pod, &rule));
             let entered = pod.and_then(|pod| node_of(pod, &rule));
             if left == entered {
@@ -101,7 +101,7 @@ impl Engine {
     /// All pods of a namespace were seen.
     pub(super) fn pods_listed(&mut self, namespace: &str, now: Timestamp) {
         self.pods.0.entry(namespace.to_owned()).or_default().synced = true;
-        for (job, _) in self.podselector_jobs(namespace) {
+        for (job, _) in self.jobs_by_pods(namespace) {
             self.count_pods(job);
             self.reselect_job(job, now);
             self.queue.job(job);
@@ -120,7 +120,7 @@ impl Engine {
         }
     }
 
-    fn podselector_jobs(&self, namespace: &str) -> Vec<(JobId, LabelRule)> {
+    fn jobs_by_pods(&self, namespace: &str) -> Vec<(JobId, LabelRule)> {
         let records = self
             .jobs
             .records()

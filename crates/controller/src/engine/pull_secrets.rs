@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use larder_api::names::{KRUISE_SECRET_NAMESPACE, LARDER_NAMESPACE};
+use larder_api::names::HAND_WRITTEN_SECRET_NAMESPACES;
 use larder_model::ImageRef;
 use larder_planner::campaign::SecretScope;
 use larder_planner::progress::{Hold, NoLogin};
@@ -228,5 +228,5 @@ impl Engine {
 
 /// Whether hand-written entries may name Secrets of this namespace.
 pub(super) fn is_for_hand_written(namespace: &str) -> bool {
-    namespace == LARDER_NAMESPACE || namespace == KRUISE_SECRET_NAMESPACE
+    HAND_WRITTEN_SECRET_NAMESPACES.contains(&namespace)
 }

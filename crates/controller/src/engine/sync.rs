@@ -1,15 +1,17 @@
 //! Which kinds of objects were listed, and which objects a list that is under way has shown so far.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
 use kube::core::ObjectMeta;
-use larder_api::{ImageListPullJob, NodeImage};
+use larder_api::NodeImage;
 
 use super::job::Job;
 use crate::facts::{NodeFacts, PodFacts};
-use crate::kinds::KindId;
+use crate::kinds::{KindId, ParentJob};
 
 /// A kind of object that is watched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,8 +19,8 @@ pub enum WatchKind {
     Node,
     NodeImage,
     Job(KindId),
-    /// ImageListPullJobs, which the component for list jobs looks at.
-    List,
+    /// Jobs that create other jobs. The engine runs only those that they create.
+    ParentJob,
     /// Pods of one namespace.
     Pods(String),
 }
@@ -33,7 +35,19 @@ impl WatchKind {
 
     /// The kinds that are watched everywhere and always.
     pub fn cluster_wide() -> impl Iterator<Item = WatchKind> {
-        WatchKind::of_engine().chain([WatchKind::List])
+        WatchKind::of_engine().chain([WatchKind::ParentJob])
+    }
+}
+
+impl fmt::Display for WatchKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.write_str("Nodes"),
+            Self::NodeImage => f.write_str("NodeImages"),
+            Self::Job(kind) => write!(f, "{}s", kind.name()),
+            Self::ParentJob => write!(f, "{}s", ParentJob::kind(&())),
+            Self::Pods(namespace) => write!(f, "Pods in {namespace}"),
+        }
     }
 }
 
@@ -46,7 +60,7 @@ pub enum WatchEvent {
     Node(NodeFacts),
     NodeImage(Box<NodeImage>),
     Job(Box<dyn Job>),
-    List(Box<ImageListPullJob>),
+    ParentJob(Box<ParentJob>),
     Pod(PodFacts),
     /// An object that cannot be read, and why. What was known of it stays.
     Unreadable(Box<ObjectReference>, String),
@@ -134,11 +148,11 @@ fn name_in(kind: &WatchKind, event: &WatchEvent) -> Option<ObjectName> {
         WatchEvent::Node(facts) => Some(object_name(None, Some(&facts.name))),
         WatchEvent::NodeImage(object) => Some(of(&object.metadata)),
         WatchEvent::Job(job) => Some(of(job.metadata())),
-        WatchEvent::List(list) => Some(of(&list.metadata)),
+        WatchEvent::ParentJob(parent) => Some(of(&parent.metadata)),
         WatchEvent::Unreadable(object, _) => Some(object_name(object.namespace.as_deref(), object.name.as_deref())),
         WatchEvent::Pod(pod) => match kind {
             WatchKind::Pods(namespace) => Some(object_name(Some(namespace), Some(&pod.name))),
-            WatchKind::Node | WatchKind::NodeImage | WatchKind::Job(_) | WatchKind::List => None,
+            WatchKind::Node | WatchKind::NodeImage | WatchKind::Job(_) | WatchKind::ParentJob => None,
         },
     }
 }

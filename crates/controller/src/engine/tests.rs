@@ -26,7 +26,6 @@ fn at(seconds: i64) -> Timestamp {
 
 fn serving() -> Limits {
     Limits {
-        serve_jobs: true,
         accept_unenforced_node_policy: true,
         ..Limits::default()
     }

@@ -17,15 +17,15 @@ impl ListJobs {
     pub fn observe(&mut self, kind: &WatchKind, event: &WatchEvent, now: Timestamp) {
         let listed = self.sync.observe(kind, event, now);
         match (kind, event) {
-            (WatchKind::List, WatchEvent::List(list)) => self.observe_list((**list).clone(), false, now),
-            (WatchKind::List, WatchEvent::Gone { namespace, name }) => {
+            (WatchKind::ParentJob, WatchEvent::ParentJob(list)) => self.observe_list((**list).clone(), false, now),
+            (WatchKind::ParentJob, WatchEvent::Gone { namespace, name }) => {
                 let key = ListKey {
                     namespace: namespace.clone(),
                     name: name.clone(),
                 };
                 self.lists.remove(&key);
             }
-            (WatchKind::List, WatchEvent::ListComplete) => {
+            (WatchKind::ParentJob, WatchEvent::ListComplete) => {
                 let shown = listed.unwrap_or_default();
                 let stays = |key: &ListKey| shown.contains(&object_name(Some(&key.namespace), Some(&key.name)));
                 self.lists.retain(|key, _| stays(key));

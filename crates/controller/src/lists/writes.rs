@@ -10,7 +10,7 @@ use larder_model::ImageRef;
 use larder_planner::kruise::list as rules;
 
 use super::{List, ListJobs, ListKey, ListTarget, ListWrite, ListWriteResult};
-use crate::engine::{GATE_OFF, NewEvent, WatchKind};
+use crate::engine::{NewEvent, WatchKind};
 
 /// How long a child whose creation has an unknown outcome is waited for before it is created again.
 const CREATION_SHOWS_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
@@ -44,7 +44,7 @@ impl ListJobs {
 
     /// The next child to create or delete.
     pub(super) fn step(&self, list: &List) -> Option<ListStep> {
-        if list.is_leaving() || list.ended().is_some() || !self.serve_jobs {
+        if list.is_leaving() || list.ended().is_some() || self.not_served.is_some() {
             return None;
         }
         let wanted = rules::children(&list.object).ok()?;
@@ -97,8 +97,8 @@ impl ListJobs {
     }
 
     fn status(&self, list: &List, now: Timestamp) -> ImageListPullJobStatus {
-        if !self.serve_jobs {
-            return rules::held(&list.object, GATE_OFF, now);
+        if let Some(why) = self.not_served {
+            return rules::held(&list.object, why, now);
         }
         match rules::children(&list.object) {
             Err(why) => rules::refused(&list.object, &why, now),

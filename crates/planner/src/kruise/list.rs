@@ -19,6 +19,13 @@ use serde::Serialize;
 
 use crate::conditions::Conditions;
 use crate::jitter;
+use crate::not_served::StatusFields;
+
+/// How the status shows that a list job is served.
+pub const FIELDS: StatusFields = StatusFields {
+    begun: &["startTime", "completionTime"],
+    text: None,
+};
 
 /// What the children should be, by image. Images that are equal after normalisation count once.
 pub fn children(list: &ImageListPullJob) -> Result<BTreeMap<ImageRef, ImagePullJobSpec>, String> {

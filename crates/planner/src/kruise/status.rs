@@ -19,11 +19,18 @@ use crate::explain::{
 };
 use crate::finish::{End, NO_NODE_GRACE};
 use crate::node_state::Bucket;
+use crate::not_served::StatusFields;
 use crate::progress::{Hold, Progress};
 
 /// Bytes of node names in a status. etcd takes 1.5 MB and the whole status shall stay below 800 KB, whatever the names
 /// are; ten thousand names of 50 characters fit.
 const FAILED_NODES_BYTES: usize = 600 * 1_024;
+
+/// How the status shows that a job is served.
+pub const FIELDS: StatusFields = StatusFields {
+    begun: &["startTime", "completionTime"],
+    text: Some("message"),
+};
 
 const COMPLETED: &str = "job has completed";
 const DEADLINE: &str = "job exceeds activeDeadlineSeconds";

@@ -29,6 +29,7 @@ use crate::explain::{
     too_many_failures_sentence,
 };
 use crate::finish::End;
+use crate::not_served::StatusFields;
 use crate::progress::{Hold, Progress};
 use crate::secret::UnusableSecrets;
 use crate::task::{NodeTask, Tasks};
@@ -38,6 +39,12 @@ mod line;
 mod shapes;
 
 use line::{Line, Standing, Work};
+
+/// How the status shows that a job is served, in both versions.
+pub const FIELDS: StatusFields = StatusFields {
+    begun: &["phase", "state", "status"],
+    text: Some("reason"),
+};
 
 /// A job that runs, as its status looks at it.
 #[derive(Clone, Copy)]

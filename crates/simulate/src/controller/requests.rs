@@ -89,7 +89,7 @@ pub(super) fn watch_kind(scope: &Scope) -> Option<WatchKind> {
         Scope::All(Kind::NodeImage) => WatchKind::NodeImage,
         Scope::All(Kind::PullJob) => WatchKind::Job(KindId::of::<PullJobs>()?),
         Scope::All(Kind::PrePullJob) => WatchKind::Job(KindId::of::<PrePullJobs>()?),
-        Scope::All(Kind::ListJob) => WatchKind::List,
+        Scope::All(Kind::ListJob) => WatchKind::ParentJob,
         Scope::Namespace(Kind::Pod, namespace) => WatchKind::Pods(namespace.clone()),
         Scope::All(Kind::Pod | Kind::Secret) | Scope::Namespace(..) | Scope::Name(..) => return None,
     })
@@ -123,7 +123,7 @@ pub(super) fn shown(object: &Shared) -> WatchEvent {
             Err(error) => unreadable(error.to_string()),
         },
         Kind::ListJob => match ImageListPullJob::deserialize(&object.value) {
-            Ok(list) => WatchEvent::List(Box::new(list)),
+            Ok(list) => WatchEvent::ParentJob(Box::new(list)),
             Err(error) => unreadable(error.to_string()),
         },
         Kind::NodeImage | Kind::Secret => {
