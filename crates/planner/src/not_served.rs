@@ -7,11 +7,11 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use larder_api::conditions::{PROGRESSING, reasons};
+use larder_api::conditions::PROGRESSING;
 use serde_json::{Value, json};
 
 use crate::campaign::whole_seconds;
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, ProgressReason};
 
 /// The fields of a kind's status that tell whether a job is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn status_to_write(
         return None;
     }
     let mut conditions = Conditions::new(Some(&known), generation, whole_seconds(now));
-    conditions.running(reasons::NOT_SERVED, why);
+    conditions.running(ProgressReason::NotServed, why);
     let mut written = json!({ "conditions": conditions.into_list() });
     if let Some(text) = fields.text {
         written[text] = json!(why);

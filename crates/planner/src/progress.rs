@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use larder_api::conditions::reasons;
 use larder_model::Reason;
 
 use crate::agent_nodes::{NoAgent, WithoutAgent};
 use crate::campaign::{Campaign, later};
+use crate::conditions::ProgressReason;
 use crate::eta::EtaEstimator;
 use crate::node_state::{ACKNOWLEDGE, Bucket, Derived, NoResponse, NodeState, Pending, QueueClass};
 use crate::task::NodeTask;
@@ -289,16 +289,16 @@ impl Progress {
     }
 
     /// What a job does that nothing holds.
-    pub(crate) fn pace_reason(&self) -> &'static str {
+    pub(crate) fn pace_reason(&self) -> ProgressReason {
         let Counts { active, desired, .. } = self.counts;
         if 0 < active {
-            reasons::PULLING
+            ProgressReason::Pulling
         } else if self.capped {
-            reasons::FLEET_LIMIT
+            ProgressReason::FleetLimit
         } else if self.campaign.is_endless() && self.counts.finished() == desired {
-            reasons::FOLLOWING
+            ProgressReason::Following
         } else {
-            reasons::WAITING
+            ProgressReason::Waiting
         }
     }
 

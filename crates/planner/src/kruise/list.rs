@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube_core::{ObjectMeta, Resource as _};
-use larder_api::conditions::{COMPLETE, FAILED, PROGRESSING, reasons};
 use larder_api::image_list_pull_job::{FailedImageStatus, FinishedImage};
 use larder_api::names::TEMPLATE_HASH_LABEL;
 use larder_api::progress::JobProgress;
@@ -17,7 +16,7 @@ use larder_api::{ImageListPullJob, ImageListPullJobStatus, ImagePullJob, ImagePu
 use larder_model::ImageRef;
 use serde::Serialize;
 
-use crate::conditions::Conditions;
+use crate::conditions::{CompleteReason, Conditions, EndCondition, FailedReason, ProgressReason, failed};
 use crate::jitter;
 use crate::not_served::StatusFields;
 
@@ -151,7 +150,7 @@ pub fn status(
                 let name = done.image_pull_job.as_deref().unwrap_or_default();
                 status.failed_image_statuses.push(failed_image(&done.name, name));
             }
-            why = why.or(done.reason.clone());
+            why = why.or(done.reason.as_deref().map(FailedReason::parse));
             status.finished_images.push((*done).clone());
             continue;
         };
@@ -160,11 +159,7 @@ pub fn status(
         };
         let all = theirs.desired == theirs.succeeded + theirs.failed;
         let over = theirs.completion_time.is_some() || endless && 0 < theirs.desired && all;
-        let failed = theirs
-            .progress
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == FAILED);
+        let failed = failed(&theirs.progress.conditions);
         status.active += i32::from(0 < theirs.active);
         status.completed += i32::from(over);
         status.succeeded += i32::from(over && theirs.failed == 0 && failed.is_none());
@@ -173,13 +168,14 @@ pub fn status(
             status.failed_image_statuses.push(failed_image(&child.spec.image, name));
         }
         // One that OpenKruise ended has no conditions, and says by its counts alone that nodes failed.
-        let nodes_failed = || (over && 0 < theirs.failed).then(|| reasons::NODES_FAILED.to_owned());
-        let reason = failed.map(|condition| condition.reason.clone()).or_else(nodes_failed);
+        let nodes_failed = || (over && 0 < theirs.failed).then_some(FailedReason::NodesFailed);
+        let reason = failed.map(|condition| FailedReason::parse(&condition.reason));
+        let reason = reason.or_else(nodes_failed);
         if theirs.completion_time.is_some() {
             status.finished_images.push(FinishedImage {
                 name: child.spec.image.clone(),
                 image_pull_job: Some(name.to_owned()),
-                reason: reason.clone(),
+                reason: reason.map(|reason| reason.as_str().to_owned()),
                 revision: Some(revision.clone()),
             });
         }
@@ -198,15 +194,15 @@ pub fn status(
         _ if !over => {
             let done = format!("{} of {all} images are done", status.completed);
             match waits_for(children).filter(|_| status.active == 0) {
-                Some((reason, why)) => conditions.running(&reason, &format!("{done}; {why}")),
-                None => conditions.running(reasons::PULLING, &done),
+                Some((reason, why)) => conditions.running(reason, &format!("{done}; {why}")),
+                None => conditions.running(ProgressReason::Pulling, &done),
             }
         }
-        Some(reason) => conditions.ended((FAILED, &reason), &format!("{done} of {all} images are on all nodes")),
-        None => conditions.ended(
-            (COMPLETE, reasons::ALL_NODES_SUCCEEDED),
-            &format!("{done} of {all} images are on all nodes"),
-        ),
+        why => {
+            let complete = EndCondition::Complete(CompleteReason::AllNodesSucceeded);
+            let end = why.map_or(complete, EndCondition::Failed);
+            conditions.ended(end, &format!("{done} of {all} images are on all nodes"));
+        }
     }
     status.progress.conditions = conditions.into_list();
     if over {
@@ -216,12 +212,11 @@ pub fn status(
 }
 
 /// What the first child that is not over waits for, and for which image. One that has said nothing yet is about to begin.
-fn waits_for(children: &BTreeMap<ImageRef, &ImagePullJob>) -> Option<(String, String)> {
+fn waits_for(children: &BTreeMap<ImageRef, &ImagePullJob>) -> Option<(ProgressReason, String)> {
     let mut open = children.iter().filter_map(|(image, child)| {
         let status = child.status.as_ref()?;
-        let mut conditions = status.progress.conditions.iter();
-        let waits = conditions.find(|condition| condition.type_ == PROGRESSING && condition.status == "True")?;
-        Some((waits.reason.clone(), format!("{}: {}", image.familiar(), waits.message)))
+        let (reason, message) = ProgressReason::read(&status.progress.conditions)?;
+        Some((reason, format!("{}: {message}", image.familiar())))
     });
     open.next()
 }
@@ -229,13 +224,13 @@ fn waits_for(children: &BTreeMap<ImageRef, &ImagePullJob>) -> Option<(String, St
 /// The status of a list that says something which cannot be carried out.
 pub fn refused(list: &ImageListPullJob, why: &str, now: Timestamp) -> ImageListPullJobStatus {
     told(list, now, |conditions| {
-        conditions.ended((FAILED, reasons::INVALID_SPEC), why);
+        conditions.ended(EndCondition::Failed(FailedReason::InvalidSpec), why);
     })
 }
 
 /// The status of a list that is not served for now. It has not failed: whoever waits for that would give up.
 pub fn held(list: &ImageListPullJob, why: &str, now: Timestamp) -> ImageListPullJobStatus {
-    told(list, now, |conditions| conditions.running(reasons::PAUSED, why))
+    told(list, now, |conditions| conditions.running(ProgressReason::Paused, why))
 }
 
 fn told(list: &ImageListPullJob, now: Timestamp, tell: impl FnOnce(&mut Conditions)) -> ImageListPullJobStatus {

@@ -5,13 +5,12 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use larder_api::ImagePullJobStatus;
-use larder_api::conditions::{self, reasons};
 use larder_api::contract::shorten;
 use larder_api::progress::JobProgress;
 use larder_model::Reason;
 
 use crate::campaign::whole_seconds;
-use crate::conditions::Conditions;
+use crate::conditions::{CompleteReason, Conditions, EndCondition, FailedReason, ProgressReason};
 use crate::dialect::Refusal;
 use crate::explain::{
     FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, secrets_sentence,
@@ -55,7 +54,7 @@ impl Progress {
                 self.condition_reason(),
                 &self.note(&totals).unwrap_or_else(|| self.upstream()),
             ),
-            Some(end) => conditions.ended(verdict(end, &totals), &self.final_message(end, &totals)),
+            Some(end) => conditions.ended(end_condition(end, &totals), &self.final_message(end, &totals)),
         }
         ImagePullJobStatus {
             // As it was first written, whatever the clock says since.
@@ -214,13 +213,13 @@ impl Progress {
         said.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    fn condition_reason(&self) -> &'static str {
+    fn condition_reason(&self) -> ProgressReason {
         match self.hold {
-            Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
-            Some(Hold::FleetPaused) => reasons::PAUSED,
-            Some(Hold::ListingPods) => reasons::WAITING,
-            _ if self.campaign.parallelism == 0 => reasons::PAUSED,
-            _ if self.counts.desired == 0 => reasons::NO_NODES_MATCHED,
+            Some(Hold::Secrets { .. }) => ProgressReason::SecretMissing,
+            Some(Hold::FleetPaused) => ProgressReason::Paused,
+            Some(Hold::ListingPods) => ProgressReason::Waiting,
+            _ if self.campaign.parallelism == 0 => ProgressReason::Paused,
+            _ if self.counts.desired == 0 => ProgressReason::NoNodesMatched,
             Some(Hold::ReadingSecrets) | None => self.pace_reason(),
         }
     }
@@ -235,8 +234,8 @@ pub(super) fn refused(
 ) -> ImagePullJobStatus {
     let mut status = previous.cloned().unwrap_or_default();
     let (reason, why) = match refusal {
-        Refusal::InvalidSpec(why) => (reasons::INVALID_SPEC, why),
-        Refusal::NoNodesMatched(why) => (reasons::NO_NODES_MATCHED, why),
+        Refusal::InvalidSpec(why) => (FailedReason::InvalidSpec, why),
+        Refusal::NoNodesMatched(why) => (FailedReason::NoNodesMatched, why),
         Refusal::NotServed(why) => {
             status.message = Some(why.clone());
             return status;
@@ -244,7 +243,7 @@ pub(super) fn refused(
     };
     let now = whole_seconds(now);
     let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
-    conditions.ended((conditions::FAILED, reason), why);
+    conditions.ended(EndCondition::Failed(reason), why);
     status.start_time.get_or_insert(Time(now));
     status.message = Some(shorten(why));
     status.progress.conditions = conditions.into_list();
@@ -294,13 +293,13 @@ fn push_name(names: &mut Vec<String>, node: &str, room: &mut usize) {
     names.push(node.to_owned());
 }
 
-fn verdict(end: End, totals: &Totals) -> (&'static str, &'static str) {
+fn end_condition(end: End, totals: &Totals) -> EndCondition {
     match end {
-        End::Deadline => (conditions::FAILED, reasons::DEADLINE_EXCEEDED),
-        End::TooManyFailures => (conditions::FAILED, reasons::TOO_MANY_FAILURES),
-        End::NoNodes => (conditions::COMPLETE, reasons::NO_NODES_MATCHED),
-        End::AllDone if totals.failed == 0 => (conditions::COMPLETE, reasons::ALL_NODES_SUCCEEDED),
-        End::AllDone => (conditions::FAILED, reasons::NODES_FAILED),
+        End::Deadline => EndCondition::Failed(FailedReason::DeadlineExceeded),
+        End::TooManyFailures => EndCondition::Failed(FailedReason::TooManyFailures),
+        End::NoNodes => EndCondition::Complete(CompleteReason::NoNodesMatched),
+        End::AllDone if totals.failed == 0 => EndCondition::Complete(CompleteReason::AllNodesSucceeded),
+        End::AllDone => EndCondition::Failed(FailedReason::NodesFailed),
     }
 }
 

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use larder_api::ImagePrePullJob;
-use larder_api::conditions::{self, reasons};
 use larder_api::contract::shorten;
 use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
 use larder_api::progress::JobProgress;
@@ -22,7 +21,7 @@ use super::texts::{Event, JobPhase, NodePhase, State};
 use super::truncate_status::{BUDGET, Details, fit};
 use super::verdict::{Verdict, verdict};
 use crate::campaign::whole_seconds;
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, EndCondition, FailedReason, ProgressReason};
 use crate::dialect::Refusal;
 use crate::explain::{
     FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, secrets_sentence,
@@ -166,13 +165,13 @@ impl View<'_> {
         (!lacking.is_empty()).then(|| format!("the node could not begin in time: {}", unusable_secrets(lacking.all())))
     }
 
-    fn condition_reason(self) -> &'static str {
+    fn condition_reason(self) -> ProgressReason {
         let progress = self.progress;
         let nobody_pulls = progress.counts().active == 0;
         match progress.hold {
-            Some(Hold::Secrets { .. }) => reasons::SECRET_MISSING,
-            Some(Hold::FleetPaused) => reasons::PAUSED,
-            _ if nobody_pulls && !self.unusable.is_empty() => reasons::SECRET_MISSING,
+            Some(Hold::Secrets { .. }) => ProgressReason::SecretMissing,
+            Some(Hold::FleetPaused) => ProgressReason::Paused,
+            _ if nobody_pulls && !self.unusable.is_empty() => ProgressReason::SecretMissing,
             _ => progress.pace_reason(),
         }
     }
@@ -239,8 +238,8 @@ pub fn refused(
     now: Timestamp,
 ) -> ImagePrePullJobStatus {
     let (reason, why) = match refusal {
-        Refusal::InvalidSpec(why) => (reasons::INVALID_SPEC, why),
-        Refusal::NoNodesMatched(why) => (reasons::NO_NODES_MATCHED, why),
+        Refusal::InvalidSpec(why) => (FailedReason::InvalidSpec, why),
+        Refusal::NoNodesMatched(why) => (FailedReason::NoNodesMatched, why),
         Refusal::NotServed(why) => {
             return ImagePrePullJobStatus {
                 reason: Some(why.clone()),
@@ -251,7 +250,7 @@ pub fn refused(
     let now = whole_seconds(now);
     let why = shorten(why);
     let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
-    conditions.ended((conditions::FAILED, reason), &why);
+    conditions.ended(EndCondition::Failed(reason), &why);
     let mut status = ImagePrePullJobStatus {
         phase: Some(JobPhase::Failure.as_str().to_owned()),
         reason: Some(why),

@@ -2,12 +2,13 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use larder_api::conditions::{self, reasons};
+use larder_api::conditions::PROGRESSING;
 use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
 
 use super::campaign::PrePull;
 use super::nodes::Choice;
 use super::texts::{JobPhase, too_many_failed};
+use crate::conditions::{CompleteReason, EndCondition, FailedReason, failed, find};
 use crate::finish::End;
 use crate::progress::Progress;
 
@@ -18,8 +19,8 @@ pub struct Verdict {
     pub phase: JobPhase,
     /// The job's `reason`, where it failed.
     pub reason: Option<String>,
-    /// Condition and its reason.
-    pub condition: (&'static str, &'static str),
+    /// Its condition.
+    pub condition: EndCondition,
 }
 
 /// How a job ended, if it is over at `now`. Asked after [`Progress::decide`], of a progress that was shown every node that
@@ -47,24 +48,24 @@ pub fn end(plan: &PrePull, choice: &Choice, progress: &Progress, now: Timestamp)
 pub fn verdict(plan: &PrePull, end: End, failed: usize, total: usize) -> Verdict {
     if plan.tolerance.is_exceeded(failed, total) {
         let why = match end {
-            End::Deadline => reasons::DEADLINE_EXCEEDED,
-            End::AllDone | End::NoNodes | End::TooManyFailures => reasons::TOO_MANY_FAILURES,
+            End::Deadline => FailedReason::DeadlineExceeded,
+            End::AllDone | End::NoNodes | End::TooManyFailures => FailedReason::TooManyFailures,
         };
         return Verdict {
             phase: JobPhase::Failure,
             reason: Some(too_many_failed(failed, total)),
-            condition: (conditions::FAILED, why),
+            condition: EndCondition::Failed(why),
         };
     }
     let why = if failed == 0 {
-        reasons::ALL_NODES_SUCCEEDED
+        CompleteReason::AllNodesSucceeded
     } else {
-        reasons::WITHIN_TOLERANCE
+        CompleteReason::WithinTolerance
     };
     Verdict {
         phase: JobPhase::Completed,
         reason: None,
-        condition: (conditions::COMPLETE, why),
+        condition: EndCondition::Complete(why),
     }
 }
 
@@ -72,10 +73,10 @@ pub fn verdict(plan: &PrePull, end: End, failed: usize, total: usize) -> Verdict
 /// its generation tells, it is looked at anew.
 pub fn is_over(status: &ImagePrePullJobStatus, generation: Option<i64>) -> bool {
     let refused = |condition: &&Condition| {
-        let never_began = [reasons::INVALID_SPEC, reasons::NO_NODES_MATCHED].contains(&condition.reason.as_str());
-        condition.type_ == conditions::FAILED && condition.status == "True" && never_began
+        let reason = FailedReason::parse(&condition.reason);
+        condition.status == "True" && matches!(reason, FailedReason::InvalidSpec | FailedReason::NoNodesMatched)
     };
-    let refusal = status.progress.conditions.iter().find(refused);
+    let refusal = failed(&status.progress.conditions).filter(refused);
     let edited = refusal.is_some_and(|refusal| refusal.observed_generation.is_some_and(|seen| Some(seen) < generation));
     says_over(status) && !edited
 }
@@ -102,8 +103,7 @@ pub fn ended(status: &ImagePrePullJobStatus) -> Option<Timestamp> {
 }
 
 fn progressing_since(status: &ImagePrePullJobStatus, value: &str) -> Option<Timestamp> {
-    let mut said = status.progress.conditions.iter();
-    let progressing = said.find(|condition| condition.type_ == conditions::PROGRESSING)?;
+    let progressing = find(&status.progress.conditions, PROGRESSING)?;
     (progressing.status == value).then_some(progressing.last_transition_time.0)
 }
 

@@ -1,6 +1,7 @@
 //! The texts that scripts read, and what stands beside them.
 
 use jiff::SignedDuration;
+use larder_api::conditions::reasons;
 use larder_api::contract::Answer;
 use rstest::rstest;
 
