@@ -97,7 +97,8 @@ struct Term {
 pub struct WithoutAgent(BTreeMap<NodeKey, NoAgent>);
 
 impl NoAgent {
-    const ALL: [Self; 4] = [Self::Virtual, Self::OperatingSystem, Self::NotSelected, Self::Taint];
+    /// Every reason.
+    pub(crate) const ALL: [Self; 4] = [Self::Virtual, Self::OperatingSystem, Self::NotSelected, Self::Taint];
 
     /// What such a node is, in a count.
     fn phrase(self) -> &'static str {
@@ -117,11 +118,6 @@ impl NoAgent {
             Self::NotSelected => "no agent runs on this node: the agents' nodeSelector or affinity does not match it",
             Self::Taint => "no agent runs on this node: it has a taint that the agents do not tolerate",
         }
-    }
-
-    /// Reads [`Self::sentence`] back from a status.
-    pub(crate) fn of_sentence(sentence: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.sentence() == sentence)
     }
 }
 

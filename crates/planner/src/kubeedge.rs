@@ -13,13 +13,14 @@
 //! | [`tolerance`], [`verdict`] | is it over, and how did it end? |
 //! | [`status`], [`truncate_status`] | what does the job's status say? |
 //! | [`explain`] | why does a node not move? |
-//! | [`texts`] | in which words? |
+//! | [`texts`], `node_text` | in which words, and what do they mean when they are read back? |
 
 pub mod campaign;
 pub mod dialect;
 pub mod explain;
 pub mod images;
 pub mod label_selector;
+mod node_text;
 pub mod nodes;
 pub mod overriders;
 pub mod reports;

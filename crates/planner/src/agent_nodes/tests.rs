@@ -155,10 +155,3 @@ fn what_is_left_out_is_counted_and_named() {
     assert!(left_out.set(&"far-1".into(), None));
     assert!(!left_out.set(&"far-1".into(), None));
 }
-
-#[test]
-fn a_sentence_is_read_back() {
-    for why in NoAgent::ALL {
-        assert_eq!(NoAgent::of_sentence(why.sentence()), Some(why));
-    }
-}

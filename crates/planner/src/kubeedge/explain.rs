@@ -6,10 +6,10 @@ use larder_model::Reason;
 
 use super::campaign::PrePull;
 use super::dialect::PrePullRun;
+use super::node_text::NodeText;
 use super::nodes::{Chosen, NodeRule, Unfit, unfit};
-use super::overriders::NO_VALID_IMAGE;
-use super::texts::{Event, NOT_EDGE, NOT_READY, NodePhase, PULLS_FAILED, TIMED_OUT, TURN_NEVER_CAME, no_such_node};
-use crate::agent_nodes::NoAgent;
+use super::texts::{Event, NodePhase};
+use crate::conditions::{FailedReason, failed};
 use crate::dialect::NodeFacts;
 use crate::explain::{ExplainedState, Explanation};
 use crate::progress::Progress;
@@ -126,13 +126,13 @@ fn with_advice(text: &str, reason: Option<Reason>) -> String {
     format!("{first}{}.{advice}", letters.as_str())
 }
 
-/// Why a node failed, as a word. The status tells it in KubeEdge's texts alone.
+/// Why a node failed, as a word.
 fn reason_of(status: &ImagePrePullJobStatus, node: &NodeTaskStatus) -> Option<Reason> {
     let name = node.node_name.as_deref().unwrap_or_default();
     let text = node.reason.as_deref().unwrap_or_default();
     let ended_by_deadline = || {
-        let mut conditions = status.progress.conditions.iter();
-        conditions.any(|condition| condition.reason == Reason::DeadlineExceeded.as_str())
+        let failed = failed(&status.progress.conditions);
+        failed.is_some_and(|condition| FailedReason::parse(&condition.reason) == FailedReason::DeadlineExceeded)
     };
     let failed_check = || {
         let mut actions = node.action_flow.iter();
@@ -140,22 +140,16 @@ fn reason_of(status: &ImagePrePullJobStatus, node: &NodeTaskStatus) -> Option<Re
             action.action.as_deref() == Some(Event::Check.as_str()) && action.status.as_deref() == Some("False")
         })
     };
-    match text {
-        TIMED_OUT if node.phase.as_deref() == Some(NodePhase::Failure.as_str()) => Some(Reason::Timeout),
-        TIMED_OUT if ended_by_deadline() => Some(Reason::DeadlineExceeded),
-        TIMED_OUT => Some(Reason::Unresponsive),
-        TURN_NEVER_CAME => Some(Reason::DeadlineExceeded),
-        NOT_EDGE => Some(Unfit::NotEdge.reason()),
-        NOT_READY => Some(Unfit::NotReady.reason()),
-        _ if NoAgent::of_sentence(text).is_some() => Some(Reason::NodeUnsuitable),
-        _ if text == no_such_node(name) => Some(Unfit::Missing.reason()),
+    match NodeText::read(text, name) {
+        NodeText::TimedOut if node.phase.as_deref() == Some(NodePhase::Failure.as_str()) => Some(Reason::Timeout),
+        NodeText::TimedOut if ended_by_deadline() => Some(Reason::DeadlineExceeded),
+        NodeText::TimedOut => Some(Reason::Unresponsive),
+        NodeText::TurnNeverCame => Some(Reason::DeadlineExceeded),
+        NodeText::Unfit(unfit) => Some(unfit.reason()),
         _ if failed_check() => Some(Reason::CheckFailed),
-        // The first image that is named says why in brackets, and any other text of ours is the reason's own advice.
-        _ => text
-            .strip_prefix(PULLS_FAILED)
-            .and_then(|rest| rest.split_once('(')?.1.split_once(')')?.0.parse().ok())
-            .or_else(|| Reason::ALL.into_iter().find(|reason| reason.advice() == text))
-            .or_else(|| text.starts_with(NO_VALID_IMAGE).then_some(Reason::InvalidReference)),
+        NodeText::PullsFailed(reason) => reason,
+        NodeText::Advice(reason) => Some(reason),
+        NodeText::Other => None,
     }
 }
 

@@ -11,6 +11,7 @@ use larder_api::names::EDGE_NODE_LABEL;
 use larder_model::Reason;
 use thiserror::Error;
 
+use super::node_text::NodeText;
 use super::texts::{self, BAD_NODE_RULE, BOTH_NODE_RULES, NO_NODE_RULE, NO_NODES, NOT_EDGE, NOT_READY};
 use crate::agent_nodes::{NoAgent, WithoutAgent};
 use crate::dialect::NodeFacts;
@@ -133,27 +134,32 @@ impl Before {
             let Some(name) = entry.node_name.as_deref().map(NodeKey::from) else {
                 continue;
             };
-            match entry.reason.as_deref() {
-                Some(NOT_EDGE) => before.refused.insert(name, Unfit::NotEdge),
-                Some(NOT_READY) if entry.phase.as_deref() == Some(texts::NodePhase::Failure.as_str()) => {
-                    before.refused.insert(name, Unfit::NotReady)
+            let failed = entry.phase.as_deref() == Some(texts::NodePhase::Failure.as_str());
+            let text = NodeText::read(entry.reason.as_deref().unwrap_or_default(), &name);
+            match text {
+                NodeText::Unfit(Unfit::NotReady) if !failed => before.take_in(name),
+                // What the overriders make of its images is looked at anew.
+                NodeText::Unfit(Unfit::Rewrite(_))
+                | NodeText::TimedOut
+                | NodeText::TurnNeverCame
+                | NodeText::PullsFailed(_)
+                | NodeText::Advice(_)
+                | NodeText::Other => before.take_in(name),
+                NodeText::Unfit(unfit) => {
+                    before.refused.insert(name, unfit);
                 }
-                Some(reason) if let Some(no_agent) = NoAgent::of_sentence(reason) => {
-                    before.refused.insert(name, Unfit::NoAgent(no_agent))
-                }
-                Some(reason) if reason == texts::no_such_node(&name) => before.refused.insert(name, Unfit::Missing),
-                _ => {
-                    before.taken_in.insert(name);
-                    None
-                }
-            };
+            }
         }
         for name in claimed {
             before.refused.remove(&name);
-            before.taken_in.insert(name);
+            before.take_in(name);
         }
         before.frozen = !entries.is_empty() || !before.taken_in.is_empty();
         before
+    }
+
+    fn take_in(&mut self, name: NodeKey) {
+        self.taken_in.insert(name);
     }
 
     /// After an edit of the nodes: who was taken in stays, if the job still names it, and others may come.
