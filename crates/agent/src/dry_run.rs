@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use larder_model::{Reason, Retry};
+use larder_model::{Check, Reason, Retry};
 use larder_planner::node::{Ended, Measured, Promise, Trouble, judge, pull_message};
 
 use crate::checks;
@@ -37,7 +37,7 @@ impl Puller {
         let (total, missing) = (probe.total, probe.missing);
         let fs = runtime.image_fs().await?;
         let measured = Measured {
-            cpu: if entry.checks.iter().any(|check| check == "cpu") {
+            cpu: if entry.checks.contains(&Check::Cpu) {
                 checks::cpu(Path::new("/proc")).await
             } else {
                 None
@@ -48,8 +48,8 @@ impl Puller {
             missing: Some(missing),
         };
         let mut items = entry.checks.clone();
-        if !items.iter().any(|item| item == "disk") {
-            items.push("disk".to_owned());
+        if !items.contains(&Check::Disk) {
+            items.push(Check::Disk);
         }
         let promise = Promise {
             bytes: self.promises.lock().await.values().copied().sum(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use larder_api::NodeImageSpec;
 use larder_api::contract::OrderId;
-use larder_model::{ByteSize, ImageRef, NodeName, Reason};
+use larder_model::{ByteSize, Check, ImageRef, NodeName, Reason};
 use larder_planner::node::{Ended, Entry, Image, Measured, PATIENCE_MAX, Promise, judge, room_for};
 use larder_registry::{Credential, RegistryClient, RegistryError};
 use larder_runtime::{FetchPath, ImageRuntime, PullRequest, RuntimeError, Sandbox};
@@ -254,16 +254,16 @@ impl Puller {
         runtime: &dyn ImageRuntime,
         logins: Vec<Credential>,
     ) -> Result<(), Failure> {
-        let asked = |check: &str| attempt.entry.checks.iter().any(|known| known == check);
+        let asked = |check: Check| attempt.entry.checks.contains(&check);
         let proc = Path::new("/proc");
         let mut measured = Measured::default();
-        if asked("cpu") {
+        if asked(Check::Cpu) {
             measured.cpu = checks::cpu(proc).await;
         }
-        if asked("mem") {
+        if asked(Check::Memory) {
             measured.memory = checks::memory(proc).await;
         }
-        if asked("disk") {
+        if asked(Check::Disk) {
             let fs = runtime.image_fs().await?;
             measured.image_fs = Some((fs.capacity, fs.free));
             measured.image_fs_used = Some(fs.used);

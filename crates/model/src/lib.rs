@@ -5,6 +5,7 @@
 //! here does IO, reads a clock, draws a random number or waits, and nothing knows Kubernetes.
 
 mod byte_size;
+mod check;
 mod digest;
 mod escape;
 mod image_ref;
@@ -16,6 +17,7 @@ mod reason;
 mod text;
 
 pub use byte_size::{ByteSize, ByteSizeError};
+pub use check::Check;
 pub use digest::{Algorithm, Digest, DigestError};
 pub use escape::{escape_json, escape_line, escape_lines};
 pub use image_ref::{ImageRef, ImageRefError, Reference, Tag};

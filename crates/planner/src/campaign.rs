@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use larder_api::template::{DEFAULT_BACKOFF_LIMIT, DEFAULT_TIMEOUT_SECONDS, SandboxConfig};
-use larder_model::PullWhen;
+use larder_model::{Check, PullWhen};
 use thiserror::Error;
 
 use crate::jitter;
@@ -101,7 +101,7 @@ pub struct PullRules {
     /// Whether the image is kept from the kubelet's garbage collection while the job exists.
     pub pin: bool,
     /// What a node checks before it pulls.
-    pub checks: Vec<String>,
+    pub checks: Vec<Check>,
 }
 
 impl Default for PullRules {

@@ -1,6 +1,7 @@
 //! What a NodeImage's entries need beyond a claim: the checks before the pull, and the name in the job as an alias.
 
 use larder_api::node_image::NodeImageSpec;
+use larder_model::Check;
 
 use crate::task::NodeTask;
 
@@ -12,7 +13,7 @@ pub struct JobOnNode<'a> {
     /// What it asks of the node.
     pub task: &'a NodeTask,
     /// What the node checks before it pulls.
-    pub checks: &'a [String],
+    pub checks: &'a [Check],
 }
 
 /// Gives entries the checks and aliases that the running jobs on this node ask for. Asked after retention, when the owners
@@ -38,9 +39,9 @@ pub fn apply_checks_and_aliases(spec: &mut NodeImageSpec, jobs: &[JobOnNode<'_>]
                 continue;
             };
             let alone = mine.len() == entry.owner_references.len();
-            let asked_by_all = |check: &&String| mine.iter().all(|(job, _)| job.checks.contains(check));
-            let checks: Vec<String> = first.checks.iter().filter(asked_by_all).cloned().collect();
-            entry.checks = if alone { checks } else { Vec::new() };
+            let asked_by_all = |check: &&Check| alone && mine.iter().all(|(job, _)| job.checks.contains(check));
+            let checks = first.checks.iter().filter(asked_by_all);
+            entry.checks = checks.map(ToString::to_string).collect();
             let wanted = mine.iter().filter_map(|(_, alias)| alias.as_ref());
             if !wanted.clone().any(|alias| entry.alias.as_ref() == Some(alias))
                 && let Some(alias) = wanted.clone().next()
@@ -85,8 +86,8 @@ mod tests {
         spec
     }
 
-    fn checks(items: &[&str]) -> Vec<String> {
-        items.iter().map(|item| (*item).to_owned()).collect()
+    fn checks(items: &[&str]) -> Vec<Check> {
+        items.iter().map(|item| Check::from(*item)).collect()
     }
 
     #[test]
@@ -102,7 +103,7 @@ mod tests {
         apply_checks_and_aliases(&mut spec, &[job]);
         let entry = &spec.images["r.example/nginx"].tags[0];
         assert_eq!(entry.alias.as_deref(), Some("docker.io/library/nginx:1"));
-        assert_eq!(entry.checks, disk);
+        assert_eq!(entry.checks, ["disk"]);
         apply_checks_and_aliases(&mut spec, &[]);
         assert!(
             spec.images["r.example/nginx"].tags[0].alias.is_some(),

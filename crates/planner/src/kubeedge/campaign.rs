@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use larder_api::names::KUBEEDGE_GROUP;
 use larder_api::{ImagePrePullJob, NodeImage};
-use larder_model::PullWhen;
+use larder_model::{Check, PullWhen};
 use thiserror::Error;
 
 use super::images::{ImagesError, JobImage, job_images};
@@ -36,7 +36,7 @@ pub struct PrePull {
     /// Which nodes.
     pub nodes: NodeRule,
     /// What a node checks before it pulls.
-    pub checks: Vec<String>,
+    pub checks: Vec<Check>,
     /// Which share of the nodes may fail.
     pub tolerance: Tolerance,
     /// How many nodes at once; at least one.
@@ -77,7 +77,11 @@ impl PrePull {
             images: job_images(&template.images, template.image_secrets.as_deref())?,
             overriders: Overriders::parse(&job.spec.image_pre_pull_overriders)?,
             nodes: NodeRule::parse(template)?,
-            checks: template.check_items.clone(),
+            checks: template
+                .check_items
+                .iter()
+                .map(|item| Check::from(item.as_str()))
+                .collect(),
             tolerance: Tolerance::parse(&template.failure_tolerate)?,
             concurrency: usize::try_from(template.concurrency).unwrap_or(0).max(1),
             timeout_seconds: match template.timeout_seconds {

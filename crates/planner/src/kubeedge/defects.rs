@@ -45,7 +45,7 @@ fn documented_defaults_exist() {
     let plan = PrePull::of(&job(&json!({"nodeNames": ["a"]}), &json!([]))).unwrap();
     assert_eq!(
         (plan.checks.as_slice(), plan.timeout_seconds),
-        (&["disk".to_owned()][..], 300)
+        (&[larder_model::Check::Disk][..], 300)
     );
     assert_eq!(plan.tolerance.allowed(10), 1);
 }

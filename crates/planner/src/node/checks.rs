@@ -3,7 +3,7 @@
 //! `disk` looks at the filesystem that images fill, and also asks whether this image fits: three times the compressed
 //! bytes that are missing, beside what running pulls were promised, below the share at which the kubelet cleans up.
 
-use larder_model::ByteSize;
+use larder_model::{ByteSize, Check};
 
 /// Usage in percent above which a check fails. Not at it: upstream compares with "greater than".
 pub const USAGE_MAX: f64 = 80.0;
@@ -36,13 +36,13 @@ pub struct Promise {
 }
 
 /// Runs the checks in their order; the first that fails is the answer.
-pub fn judge(checks: &[String], measured: &Measured, promise: Promise) -> Result<(), String> {
+pub fn judge(checks: &[Check], measured: &Measured, promise: Promise) -> Result<(), String> {
     for check in checks {
-        match check.as_str() {
-            "cpu" => usage("cpu", measured.cpu)?,
-            "mem" => usage("mem", measured.memory)?,
-            "disk" => disk(measured, promise)?,
-            other => return Err(format!("check item {other} not support")),
+        match check {
+            Check::Cpu => usage(check, measured.cpu)?,
+            Check::Memory => usage(check, measured.memory)?,
+            Check::Disk => disk(measured, promise)?,
+            Check::Unknown(other) => return Err(format!("check item {other} not support")),
         }
     }
     Ok(())
@@ -53,7 +53,7 @@ pub fn room_for(missing: ByteSize) -> ByteSize {
     ByteSize(missing.0.saturating_mul(ROOM_FACTOR))
 }
 
-fn usage(what: &str, percent: Option<f64>) -> Result<(), String> {
+fn usage(what: &Check, percent: Option<f64>) -> Result<(), String> {
     match percent {
         Some(percent) if percent > USAGE_MAX => Err(format!(
             "current {what} usage is {percent:.2}, which exceeds the maximum allowed usage {USAGE_MAX:.2}"
@@ -69,7 +69,7 @@ fn disk(measured: &Measured, promise: Promise) -> Result<(), String> {
     let used = capacity - free;
     // Upstream's share, which is also `df`'s: what is kept back for root counts neither as used nor as available.
     let written = measured.image_fs_used.unwrap_or(used);
-    usage("disk", Some(share(written, written + free)))?;
+    usage(&Check::Disk, Some(share(written, written + free)))?;
     let Some(missing) = measured.missing.filter(|missing| missing.0 > 0) else {
         return Ok(());
     };
@@ -106,8 +106,8 @@ mod tests {
         gc_threshold: 85,
     };
 
-    fn texts(items: &[&str]) -> Vec<String> {
-        items.iter().map(|&item| item.to_owned()).collect()
+    fn checks(items: &[&str]) -> Vec<Check> {
+        items.iter().map(|item| Check::from(*item)).collect()
     }
 
     #[rstest]
@@ -123,7 +123,7 @@ mod tests {
             memory: Some(memory),
             ..Measured::default()
         };
-        let got = judge(&texts(items), &measured, PROMISE);
+        let got = judge(&checks(items), &measured, PROMISE);
         assert_eq!(got.as_ref().map(|&()| ()).map_err(String::as_str), want);
     }
 
@@ -152,7 +152,7 @@ mod tests {
             bytes: ByteSize(promised),
             ..PROMISE
         };
-        assert_eq!(judge(&texts(&["disk"]), &measured, promise).is_ok(), fits);
+        assert_eq!(judge(&checks(&["disk"]), &measured, promise).is_ok(), fits);
     }
 
     #[rstest]
@@ -166,13 +166,13 @@ mod tests {
             image_fs_used: Some(ByteSize(used)),
             ..Measured::default()
         };
-        assert_eq!(judge(&texts(&["disk"]), &measured, PROMISE).is_ok(), passes);
+        assert_eq!(judge(&checks(&["disk"]), &measured, PROMISE).is_ok(), passes);
     }
 
     #[test]
     fn what_cannot_be_measured_is_passed_over() {
         assert_eq!(
-            judge(&texts(&["disk", "cpu", "mem"]), &Measured::default(), PROMISE),
+            judge(&checks(&["disk", "cpu", "mem"]), &Measured::default(), PROMISE),
             Ok(())
         );
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larder_api::node_image::{ImageSpec, ImageTagSpec, NodeImageSpec};
 use larder_api::template::SandboxConfig;
-use larder_model::{ImageRef, PullWhen};
+use larder_model::{Check, ImageRef, PullWhen};
 use serde::{Deserialize, Serialize};
 
 /// Retries when a hand-written entry gives a negative limit, as upstream.
@@ -49,7 +49,7 @@ pub struct Entry {
     /// Time for this version, from its first sight.
     pub deadline: Option<Duration>,
     /// Checks before the pull, in order.
-    pub checks: Vec<String>,
+    pub checks: Vec<Check>,
     /// Keep the image from the kubelet's clean-up.
     pub pin: bool,
     /// A second name for the image, or why it is none.
@@ -94,7 +94,7 @@ impl Entry {
             deadline: policy
                 .active_deadline_seconds
                 .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
-            checks: tag.checks.clone(),
+            checks: tag.checks.iter().map(|check| Check::from(check.as_str())).collect(),
             pin: tag.pin,
             alias: tag
                 .alias

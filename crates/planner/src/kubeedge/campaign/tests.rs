@@ -14,7 +14,7 @@ fn plan(template: &Value) -> PrePull {
 #[test]
 fn documented_defaults_are_really_applied() {
     let plan = plan(&json!({"nodeNames": ["a"]}));
-    assert_eq!(plan.checks, ["disk"]);
+    assert_eq!(plan.checks, [Check::Disk]);
     assert_eq!(plan.tolerance, Tolerance::parse("0.1").unwrap());
     assert_eq!((plan.concurrency, plan.timeout_seconds, plan.retries), (1, 300, 0));
     assert_eq!((plan.deadline, plan.ttl, plan.pin), (None, None, false));
