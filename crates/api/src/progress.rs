@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{schema, time};
+use crate::{ImageListPullJobStatus, ImagePrePullJobStatus, ImagePullJobStatus, schema, time};
 
 /// Conditions, bytes and reasons of a job; flattened into each job's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +33,41 @@ pub struct JobProgress {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, i32>,
 }
+
+/// A status that holds a [`JobProgress`].
+pub trait HasProgress: Clone + PartialEq {
+    /// What it holds.
+    fn progress(&self) -> &JobProgress;
+
+    /// The same, to be changed.
+    fn progress_mut(&mut self) -> &mut JobProgress;
+
+    /// Whether two statuses differ in nothing but the estimated time.
+    fn differs_in_eta_alone(&self, other: &Self) -> bool {
+        if self.progress().eta_seconds == other.progress().eta_seconds {
+            return false;
+        }
+        let mut same = other.clone();
+        same.progress_mut().eta_seconds = self.progress().eta_seconds;
+        same == *self
+    }
+}
+
+macro_rules! has_progress {
+    ($($status:ty),+) => {
+        $(impl HasProgress for $status {
+            fn progress(&self) -> &JobProgress {
+                &self.progress
+            }
+
+            fn progress_mut(&mut self) -> &mut JobProgress {
+                &mut self.progress
+            }
+        })+
+    };
+}
+
+has_progress!(ImagePullJobStatus, ImageListPullJobStatus, ImagePrePullJobStatus);
 
 /// Reads conditions of which only the type is given, as the schema allows: one that somebody wrote by hand must not make a
 /// whole job unreadable. A condition without a time changed at the beginning of time.
@@ -67,6 +102,21 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Conditio
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn statuses_that_differ_in_the_estimated_time_alone() {
+        let status = |eta: i64, failed: i32| ImagePullJobStatus {
+            failed,
+            progress: JobProgress {
+                eta_seconds: Some(eta),
+                ..JobProgress::default()
+            },
+            ..ImagePullJobStatus::default()
+        };
+        assert!(status(1, 0).differs_in_eta_alone(&status(2, 0)));
+        assert!(!status(1, 0).differs_in_eta_alone(&status(2, 1)));
+        assert!(!status(1, 0).differs_in_eta_alone(&status(1, 0)));
+    }
 
     #[test]
     fn a_condition_with_a_type_alone_is_readable() {

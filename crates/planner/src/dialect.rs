@@ -8,14 +8,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_core::Resource;
 use larder_api::NodeImage;
+use larder_api::progress::HasProgress;
 use larder_model::{ImageRef, Reason};
 use serde::Serialize;
 
 use crate::agent_nodes::NoAgent;
 use crate::campaign::Campaign;
+use crate::conditions::failed;
 use crate::explain::Explanation;
 use crate::finish::End;
 use crate::progress::Progress;
@@ -29,7 +30,7 @@ pub trait Dialect: Sized + Send + 'static {
     /// The object that people write.
     type Object: Resource<DynamicType = ()> + Clone + Debug + Send + Sync;
     /// Its status.
-    type Status: Serialize + JobStatus;
+    type Status: Serialize + JobStatus + Send + Sync + 'static;
     /// What a running job keeps beside its progress.
     type Run: Debug + Send;
 
@@ -113,13 +114,15 @@ pub trait Dialect: Sized + Send + 'static {
 }
 
 /// What every job's status tells.
-pub trait JobStatus {
-    /// The conditions.
-    fn conditions(&self) -> &[Condition];
+pub trait JobStatus: HasProgress {
     /// The counts of nodes.
     fn counts(&self) -> StatusCounts;
     /// When the job ended.
     fn ended(&self) -> Option<Timestamp>;
+    /// How the job failed, in words; None if it did not.
+    fn failure(&self) -> Option<&str> {
+        failed(&self.progress().conditions).map(|condition| condition.message.as_str())
+    }
 }
 
 /// Nodes, as a status counts them.

@@ -53,10 +53,10 @@ pub fn status_patch(uid: &str, current: Option<&NodeImageStatus>, wanted: &NodeI
 ///
 /// It is guarded by the uid for the same reason as [`status_patch`]: a late write must not reach a job of the same name that
 /// was created after this one was deleted. It names only the fields that changed.
-pub fn job_status_patch<S: Serialize>(uid: &str, current: Option<&S>, wanted: &Value) -> Option<Value> {
+pub fn job_status_patch<S: Serialize>(uid: &str, current: Option<&S>, wanted: &S) -> Option<Value> {
     let operations = match current {
         None => vec![add("/status", wanted)],
-        Some(current) => field_operations(&json_of(current), wanted),
+        Some(current) => field_operations(&json_of(current), &json_of(wanted)),
     };
     guarded_by_uid(uid, operations)
 }

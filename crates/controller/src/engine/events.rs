@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::WatchKind;
-use super::job::JobStatus;
+use super::job::AnyStatus;
 
 /// Events of one reason on one object.
 const PER_REASON: u32 = 5;
@@ -101,7 +101,7 @@ impl EventRecorder {
     }
 
     /// Records how a job ended.
-    pub(super) fn record_end(&mut self, subject: &ObjectReference, uid: &str, status: &JobStatus) {
+    pub(super) fn record_end(&mut self, subject: &ObjectReference, uid: &str, status: &AnyStatus) {
         self.forget(uid);
         if let Some(failure) = &status.failure {
             self.push(NewEvent {

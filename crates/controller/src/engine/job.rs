@@ -4,17 +4,18 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
-use larder_api::conditions;
-use larder_api::contract::{job_status_patch, json_of};
+use larder_api::contract::job_status_patch;
+use larder_api::progress::HasProgress as _;
 use larder_model::{ImageRef, Reason};
 use larder_planner::campaign::Campaign;
 use larder_planner::dialect::{
-    Dialect, Finished, Fleet, JobStatus as _, NodeFacts, Plan, Refusal, Relabelled, StatusCounts,
+    Dialect, Finished, Fleet, JobStatus, NodeFacts, Plan, Refusal, Relabelled, StatusCounts,
 };
 use larder_planner::explain::Explanation;
 use larder_planner::finish::End;
@@ -35,8 +36,8 @@ pub trait Job: Any + Send {
     fn foreign_finalizer(&self) -> &'static str;
     /// Whether it is part of another job, and goes with that one.
     fn has_parent(&self) -> bool;
-    /// The JSON patch that gives its object this status; None if it has it.
-    fn status_patch(&self, status: &JobStatus) -> Option<Value>;
+    /// What gives its object this status; None if it has it.
+    fn status_patch(&self, status: &AnyStatus) -> Option<StatusPatch>;
     /// The counts in its object's status.
     fn counts(&self) -> StatusCounts;
     fn started(&self) -> Option<Timestamp>;
@@ -60,8 +61,8 @@ pub trait Job: Any + Send {
         unusable: &UnusableSecrets,
         end: Option<End>,
         now: Timestamp,
-    ) -> Option<JobStatus>;
-    fn refused(&self, refusal: &Refusal, now: Timestamp) -> JobStatus;
+    ) -> Option<AnyStatus>;
+    fn refused(&self, refusal: &Refusal, now: Timestamp) -> AnyStatus;
     fn explain(
         &self,
         progress: &Progress,
@@ -73,17 +74,26 @@ pub trait Job: Any + Send {
     fn stop(&mut self);
 }
 
-/// A status that is to be written.
+/// A status of any kind, to be written.
 #[derive(Clone, Debug)]
-pub struct JobStatus {
-    /// The whole status.
-    value: Value,
+pub struct AnyStatus {
+    /// The `Dialect::Status`.
+    status: Arc<dyn Any + Send + Sync>,
     pub(super) counts: StatusCounts,
     pub(super) ended: Option<Timestamp>,
-    /// What the condition Failed says, where it is there.
+    /// How the job failed, in words, if it did.
     pub(super) failure: Option<String>,
     /// What the job has achieved.
     pub(super) achievement: String,
+}
+
+/// A write of a job's status.
+#[derive(Clone, Debug)]
+pub struct StatusPatch {
+    /// A JSON patch.
+    pub(super) patch: Value,
+    /// Nothing changes but the estimated time.
+    pub(super) eta_alone: bool,
 }
 
 /// A job of one kind.
@@ -103,17 +113,13 @@ impl<D: Dialect> TypedJob<D> {
         })
     }
 
-    fn describe(&self, status: &D::Status) -> JobStatus {
-        let failed = status
-            .conditions()
-            .iter()
-            .find(|condition| condition.type_ == conditions::FAILED);
-        JobStatus {
-            value: json_of(status),
+    fn erase(&self, status: D::Status) -> AnyStatus {
+        AnyStatus {
             counts: status.counts(),
             ended: status.ended(),
-            failure: failed.map(|condition| condition.message.clone()),
+            failure: status.failure().map(str::to_owned),
             achievement: D::achievement(&self.object, status.counts()),
+            status: Arc::new(status),
         }
     }
 }
@@ -153,18 +159,18 @@ impl<D: Dialect> Job for TypedJob<D> {
         D::has_parent(&self.object)
     }
 
-    fn status_patch(&self, status: &JobStatus) -> Option<Value> {
-        job_status_patch(
-            self.metadata().uid.as_deref().unwrap_or_default(),
-            D::status_of(&self.object),
-            &status.value,
-        )
+    fn status_patch(&self, status: &AnyStatus) -> Option<StatusPatch> {
+        let wanted: &D::Status = status.status.downcast_ref()?;
+        let current = D::status_of(&self.object);
+        let uid = self.metadata().uid.as_deref().unwrap_or_default();
+        Some(StatusPatch {
+            patch: job_status_patch(uid, current, wanted)?,
+            eta_alone: current.is_some_and(|current| current.differs_in_eta_alone(wanted)),
+        })
     }
 
     fn counts(&self) -> StatusCounts {
-        D::status_of(&self.object)
-            .map(larder_planner::dialect::JobStatus::counts)
-            .unwrap_or_default()
+        D::status_of(&self.object).map(JobStatus::counts).unwrap_or_default()
     }
 
     fn started(&self) -> Option<Timestamp> {
@@ -231,13 +237,13 @@ impl<D: Dialect> Job for TypedJob<D> {
         unusable: &UnusableSecrets,
         end: Option<End>,
         now: Timestamp,
-    ) -> Option<JobStatus> {
+    ) -> Option<AnyStatus> {
         let status = D::status(self.run.as_ref()?, &self.object, progress, unusable, end, now);
-        Some(self.describe(&status))
+        Some(self.erase(status))
     }
 
-    fn refused(&self, refusal: &Refusal, now: Timestamp) -> JobStatus {
-        self.describe(&D::refused(&self.object, refusal, now))
+    fn refused(&self, refusal: &Refusal, now: Timestamp) -> AnyStatus {
+        self.erase(D::refused(&self.object, refusal, now))
     }
 
     fn explain(

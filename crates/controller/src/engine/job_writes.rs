@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tracing::warn;
 
-use super::job::{Job, JobStatus};
+use super::job::{AnyStatus, Job};
 use super::jobs::{JobRecord, JobState};
 use super::{Engine, JobId, JobKey};
 
@@ -114,15 +114,15 @@ fn job_write(record: &mut JobRecord, now: Timestamp) -> Option<JobWrite> {
     }
     let status = status_to_write(record, now);
     let patch = status.and_then(|status| record.job.status_patch(&status));
-    if let Some(patch) = patch.filter(|patch| record.throttle.is_worth_writing(patch, now)) {
-        return Some(JobWrite::Status(patch));
+    if let Some(patch) = patch.filter(|patch| record.throttle.is_worth_writing(patch.eta_alone, now)) {
+        return Some(JobWrite::Status(patch.patch));
     }
     let due = record.leaves_at().is_some_and(|moment| moment <= now);
     (due && record.job.finished().is_some()).then_some(JobWrite::Delete)
 }
 
 /// The status that a job should have; None if it is to be left as it is.
-fn status_to_write(record: &mut JobRecord, now: Timestamp) -> Option<JobStatus> {
+fn status_to_write(record: &mut JobRecord, now: Timestamp) -> Option<AnyStatus> {
     match &mut record.state {
         JobState::Running(running) if record.throttle.not_before <= now => {
             record.job.status(&mut running.progress, &running.unusable, None, now)

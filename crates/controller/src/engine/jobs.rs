@@ -8,7 +8,7 @@ use larder_planner::secret::UnusableSecrets;
 use larder_planner::select::SelectBy;
 use larder_planner::{NodeKey, Progress};
 
-use super::job::{Job, JobStatus};
+use super::job::{AnyStatus, Job};
 use super::revision;
 use super::write_throttle::WriteThrottle;
 use crate::kinds::KindId;
@@ -72,7 +72,7 @@ pub(super) struct Ended {
     pub(super) pins: bool,
     pub(super) ttl: Option<SignedDuration>,
     /// Its final status, until the API has it.
-    pub(super) final_status: Option<JobStatus>,
+    pub(super) final_status: Option<AnyStatus>,
 }
 
 /// All jobs.
@@ -120,7 +120,7 @@ impl Running {
 }
 
 impl Ended {
-    pub(super) fn new(finished: Finished, at: Timestamp, final_status: Option<JobStatus>) -> Self {
+    pub(super) fn new(finished: Finished, at: Timestamp, final_status: Option<AnyStatus>) -> Self {
         Self {
             at,
             pins: finished.pins,

@@ -2,7 +2,6 @@
 //! after a failure.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 /// Status of a small job is at most this old.
 const SHORTEST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
@@ -12,9 +11,6 @@ const LONGEST_INTERVAL: SignedDuration = SignedDuration::from_secs(4);
 
 /// A status in which nothing but the estimated time changed is written this much later than another one.
 const ETA_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
-
-/// Where a status has its estimated time.
-const ETA: &str = "/status/etaSeconds";
 
 /// From this many nodes on status is written as rarely as it may be.
 const LARGE: usize = 5_000;
@@ -65,12 +61,9 @@ impl WriteThrottle {
         0 < self.failures
     }
 
-    /// Whether a patch of the status is worth a write. While a node pulls and nothing else happens, the estimated time alone
-    /// changes every second: such a patch is written only if the last write is old.
-    pub(crate) fn is_worth_writing(&self, patch: &Value, now: Timestamp) -> bool {
-        let operations = patch.as_array().map_or(&[][..], Vec::as_slice);
-        let changes = operations.iter().filter(|operation| operation["op"] != "test");
-        let eta_alone = changes.map(|change| &change["path"]).all(|path| path == ETA);
+    /// Whether a change of the status is worth a write. While a node pulls and nothing else happens, the estimated time alone
+    /// changes every second: such a change is written only if the last write is old.
+    pub(crate) fn is_worth_writing(&self, eta_alone: bool, now: Timestamp) -> bool {
         let eta_due = self.not_before.checked_add(ETA_INTERVAL);
         !eta_alone || eta_due.is_ok_and(|moment| moment <= now)
     }
@@ -110,6 +103,17 @@ mod tests {
     #[case::larger(20_000, 4_000)]
     fn the_larger_the_rarer(#[case] nodes: usize, #[case] milliseconds: i64) {
         assert_eq!(interval(nodes), SignedDuration::from_millis(milliseconds));
+    }
+
+    #[rstest]
+    #[case::something_else_changed(false, 1, true)]
+    #[case::the_estimate_alone(true, 1, false)]
+    #[case::the_estimate_alone_after_a_while(true, 12, true)]
+    fn an_estimate_alone_is_written_rarely(#[case] eta_alone: bool, #[case] seconds: i64, #[case] want: bool) {
+        let mut throttle = WriteThrottle::default();
+        throttle.succeeded(1, Timestamp::UNIX_EPOCH);
+        let now = Timestamp::from_second(seconds).unwrap();
+        assert_eq!(throttle.is_worth_writing(eta_alone, now), want);
     }
 
     #[test]

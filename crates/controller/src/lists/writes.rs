@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use larder_api::contract::{job_status_patch, json_of};
+use larder_api::contract::job_status_patch;
+use larder_api::progress::HasProgress as _;
 use larder_api::{ImageListPullJobStatus, ImagePullJob, ImagePullJobSpec};
 use larder_model::ImageRef;
 use larder_planner::kruise::list as rules;
@@ -90,10 +91,10 @@ impl ListJobs {
         if before.is_none_or(|status| status.start_time.is_none()) {
             status.start_time = Some(Time(list.first_seen));
         }
-        let patch = job_status_patch(&list.uid, before, &json_of(&status))?;
-        list.throttle
-            .is_worth_writing(&patch, now)
-            .then_some(ListWrite::Status(patch))
+        let patch = job_status_patch(&list.uid, before, &status)?;
+        let eta_alone = before.is_some_and(|before| before.differs_in_eta_alone(&status));
+        let worth_writing = list.throttle.is_worth_writing(eta_alone, now);
+        worth_writing.then_some(ListWrite::Status(patch))
     }
 
     fn status(&self, list: &List, now: Timestamp) -> ImageListPullJobStatus {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use larder_api::{ImagePullJob, ImagePullJobStatus};
 
 use super::campaign::campaign;
@@ -96,10 +95,6 @@ impl Dialect for PullJobs {
 }
 
 impl JobStatus for ImagePullJobStatus {
-    fn conditions(&self) -> &[Condition] {
-        &self.progress.conditions
-    }
-
     fn counts(&self) -> StatusCounts {
         StatusCounts {
             desired: self.desired,

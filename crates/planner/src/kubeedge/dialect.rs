@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use larder_api::{ImagePrePullJob, ImagePrePullJobStatus};
 use larder_model::{ImageRef, Reason};
 
@@ -195,10 +194,6 @@ impl Dialect for PrePullJobs {
 }
 
 impl JobStatus for ImagePrePullJobStatus {
-    fn conditions(&self) -> &[Condition] {
-        &self.progress.conditions
-    }
-
     fn counts(&self) -> StatusCounts {
         StatusCounts {
             desired: self.desired,
