@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_model::{ByteSize, Reason};
-use larder_planner::node::{Ended, EntryState, Found, Key, NodeScheduler, Note, PinOp, Step, entries};
+use larder_planner::node::{Ended, EntryState, Found, Key, NodeScheduler, NodeStep, Note, PinOp, entries};
 use larder_registry::RegistryClient;
 use larder_registry::client::Settings as RegistrySettings;
 use larder_registry::fetch::{FetchSettings, Fetcher};
@@ -335,22 +335,22 @@ impl Driver {
         }
     }
 
-    fn start(&mut self, step: Step) {
+    fn start(&mut self, step: NodeStep) {
         match step {
-            Step::Cancel { run } => {
+            NodeStep::Cancel { run } => {
                 if let Some(token) = self.cancel_tokens.get(&run) {
                     token.cancel();
                 }
             }
-            Step::Look { run, key } => self.start_look(run, &key),
-            Step::Pull {
+            NodeStep::Look { run, key } => self.start_look(run, &key),
+            NodeStep::Pull {
                 run,
                 key,
                 attempt,
                 limit,
             } => self.start_pull(run, &key, attempt, limit),
-            Step::DryRun { run, key, limit } => self.start_dry_run(run, &key, limit),
-            Step::PinOp(pin_op) => self.start_pin_op(pin_op),
+            NodeStep::DryRun { run, key, limit } => self.start_dry_run(run, &key, limit),
+            NodeStep::PinOp(pin_op) => self.start_pin_op(pin_op),
         }
     }
 }

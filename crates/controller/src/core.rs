@@ -17,6 +17,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use larder_access::POLICY;
 use larder_api::names::EDGE_NODE_LABEL;
+use larder_planner::campaign::RESPONSE_TIME;
 use larder_planner::node_policy::Probe;
 use larder_telemetry::Part;
 use tokio::sync::{mpsc, watch};
@@ -29,7 +30,7 @@ use self::policy_watch::PolicyWatch;
 use self::watches::{Content, WatchMessage, Watches};
 #[doc(hidden)]
 pub use self::writes::read_secret;
-use self::writes::{CallClass, Finished, Request, Writes};
+use self::writes::{CallClass, FinishedCall, Request, Writes};
 use crate::clock;
 use crate::engine::{Engine, Limits, WatchKind};
 use crate::kinds;
@@ -45,6 +46,10 @@ const BATCH: usize = 512;
 
 /// Everything is looked at again this often, a little at a time, whether or not anything happened.
 const RESYNC: Duration = Duration::from_mins(5);
+
+/// A node that waits for a Secret or for the node policy must not count as failed, however long that takes. Each look at the
+/// node begins its wait anew, so it has to be looked at before the wait is over.
+const _: () = assert!(RESYNC.as_secs() < RESPONSE_TIME.unsigned_abs().as_secs());
 
 /// A watch that fails for longer makes the controller unready: what it knows may be out of date.
 const WATCH_MAY_FAIL: Duration = Duration::from_mins(1);
@@ -91,7 +96,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
 
 /// What the loop woke up for.
 enum Wakeup {
-    Finished(Finished),
+    Finished(FinishedCall),
     WatchEvent(WatchMessage),
     /// The node policy or its binding changed.
     PolicyChanged,
@@ -232,15 +237,15 @@ impl Core {
         self.drains = true;
     }
 
-    fn finished(&mut self, finished: Finished) {
+    fn finished(&mut self, finished: FinishedCall) {
         let now = clock::now();
         if let Some((kind, object)) = finished.object() {
             self.watches.saw(&kind, object);
         }
         match finished {
-            Finished::Node(node, result) => self.engine.node_written(&node, result, now),
-            Finished::Job(target, result) => self.engine.job_written(&target, result, now),
-            Finished::List(target, result) => {
+            FinishedCall::Node(node, result) => self.engine.node_written(&node, result, now),
+            FinishedCall::Job(target, result) => self.engine.job_written(&target, result, now),
+            FinishedCall::List(target, result) => {
                 if let ListWriteResult::Child(child) = &result
                     && let Some(job) = kinds::child_job((**child).clone())
                 {
@@ -250,12 +255,12 @@ impl Core {
                     self.engine.events().push(event);
                 }
             }
-            Finished::Secret(secret, read) => self.engine.secret_read(&secret, read, now),
-            Finished::PolicyProbe(probe, answer) => {
+            FinishedCall::Secret(secret, read) => self.engine.secret_read(&secret, read, now),
+            FinishedCall::PolicyProbe(probe, answer) => {
                 self.engine.policy_probed(probe, now);
                 self.log_probe(probe, &answer);
             }
-            Finished::Event => {}
+            FinishedCall::Event => {}
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::state::{Election, Step, Swap};
+use self::state::{Election, LeaseStep, Swap};
 pub use self::state::{Leadership, Timing};
 use self::store::{Store, StoreError};
 use crate::error_chain::chain;
@@ -73,15 +73,15 @@ impl Elector {
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             match self.election.next(Instant::now()) {
-                Step::Wait(until) => {
+                LeaseStep::Wait(until) => {
                     self.publish();
                     tokio::select! {
                         () = sleep_until(until) => {}
                         () = stop.cancelled() => {}
                     }
                 }
-                Step::Look => self.look().await,
-                Step::Acquire(swap) | Step::Renew(swap) => self.swap(&swap).await,
+                LeaseStep::Look => self.look().await,
+                LeaseStep::Acquire(swap) | LeaseStep::Renew(swap) => self.swap(&swap).await,
             }
             self.publish();
         }

@@ -69,7 +69,7 @@ pub enum ListWriteResult {
 pub struct ListJobs {
     not_served: Option<&'static str>,
     sync: Sync,
-    lists: BTreeMap<ListKey, List>,
+    lists: BTreeMap<ListKey, ListJob>,
     /// Children by the uid of their list.
     children: BTreeMap<String, BTreeMap<ListKey, ImagePullJob>>,
     /// Lists to look at, at once or later, and those that may be written now.
@@ -80,7 +80,7 @@ pub struct ListJobs {
     gone: BTreeSet<String>,
 }
 
-struct List {
+struct ListJob {
     uid: String,
     object: ImageListPullJob,
     /// The object came back from a write of ours: the watch may still be behind it.
@@ -104,7 +104,7 @@ impl ListKey {
     }
 }
 
-impl List {
+impl ListJob {
     fn is_leaving(&self) -> bool {
         self.object.metadata.deletion_timestamp.is_some()
     }
@@ -195,7 +195,7 @@ impl ListJobs {
     }
 
     /// When a list may be written. A step of its children and its end wait for no interval.
-    fn due_at(&self, list: &List) -> Option<Timestamp> {
+    fn due_at(&self, list: &ListJob) -> Option<Timestamp> {
         let urgent = list.ended().is_some() || self.step(list).is_some();
         let interval = (!urgent || list.throttle.has_failed()).then_some(list.throttle.not_before);
         let moments = [interval, list.unsure_until, list.leaves_at()];

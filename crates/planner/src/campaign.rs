@@ -8,8 +8,8 @@ use larder_api::template::{DEFAULT_BACKOFF_LIMIT, DEFAULT_TIMEOUT_SECONDS, Sandb
 use larder_model::{Check, PullWhen};
 use thiserror::Error;
 
+use crate::claim::Terms;
 use crate::jitter;
-use crate::order::Terms;
 use crate::secret::SecretRef;
 use crate::select::Selection;
 use crate::task::Tasks;

@@ -34,9 +34,9 @@ pub trait Dialect: Sized + Send + 'static {
     /// What a running job keeps beside its progress.
     type Run: Debug + Send;
 
-    /// The finalizer that the software which the kind comes from puts on its objects. It is taken off, because that
-    /// software no longer runs.
-    const FOREIGN_FINALIZER: &'static str;
+    /// The finalizer that the software which the kind comes from puts on its objects, if it does. It is taken off, because
+    /// that software no longer runs.
+    const FOREIGN_FINALIZER: Option<&'static str> = None;
 
     /// Whether the kind's status quotes what nodes report. Their texts are kept only for such kinds.
     const QUOTES_NODES: bool = false;
@@ -67,7 +67,7 @@ pub trait Dialect: Sized + Send + 'static {
         _run: &mut Self::Run,
         _progress: &Progress,
         _node: &NodeKey,
-        _known: NodeFacts<'_>,
+        _known: Candidate<'_>,
     ) -> Option<Relabelled> {
         None
     }
@@ -108,7 +108,7 @@ pub trait Dialect: Sized + Send + 'static {
         run: &Self::Run,
         progress: &Progress,
         unusable: &UnusableSecrets,
-        nodes: &BTreeMap<NodeKey, Option<NodeFacts<'_>>>,
+        nodes: &BTreeMap<NodeKey, Option<Candidate<'_>>>,
         now: Timestamp,
     ) -> Vec<(NodeKey, Explanation)>;
 }
@@ -186,14 +186,14 @@ pub enum Relabelled {
 /// The fleet, as a dialect looks at it when it plans a job.
 pub trait Fleet {
     /// Every node.
-    fn nodes(&self) -> BTreeMap<NodeKey, NodeFacts<'_>>;
+    fn nodes(&self) -> BTreeMap<NodeKey, Candidate<'_>>;
     /// The nodes on which a job has an entry, and their NodeImages.
     fn claimed_by(&self, uid: &str) -> Vec<(NodeKey, &NodeImage)>;
 }
 
 /// What a dialect looks at when it chooses nodes.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeFacts<'a> {
+pub struct Candidate<'a> {
     /// The node's labels.
     pub labels: &'a BTreeMap<String, String>,
     /// Whether its condition `Ready` is `True`.

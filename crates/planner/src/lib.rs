@@ -19,7 +19,7 @@
 //! | [`node_policy`] | may logins be sealed for nodes? |
 //! | [`node_spec`] | what should a node's NodeImage say? |
 //! | [`occupancy`] | who occupies it, and who may occupy more? |
-//! | [`order`] | how is an image claimed in it, and what is read back? |
+//! | [`claim`] | how is an image claimed in it, and what is read back? |
 //! | [`checks_and_aliases`] | what else do its entries need? |
 //! | [`retention`] | which entries leave it, and when? |
 //! | [`explain`] | why did this node not move? |
@@ -36,6 +36,7 @@
 pub mod agent_nodes;
 pub mod campaign;
 pub mod checks_and_aliases;
+pub mod claim;
 pub mod conditions;
 pub mod dialect;
 pub mod explain;
@@ -49,7 +50,6 @@ pub mod node_policy;
 pub mod node_spec;
 pub mod not_served;
 pub mod occupancy;
-pub mod order;
 pub mod progress;
 pub mod refresh;
 pub mod report;

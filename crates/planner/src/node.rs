@@ -1,7 +1,7 @@
 //! What one node does next, as a function of values: orders, what is there, what runs, how much time has passed.
 //!
 //! [`NodeScheduler`] holds one [`EntryState`] per entry. The agent's driver passes events to it (new orders, the
-//! end of a pull, an image that vanished), asks [`NodeScheduler::decide`] for the next [`Step`]s and carries them out; it
+//! end of a pull, an image that vanished), asks [`NodeScheduler::decide`] for the next [`NodeStep`]s and carries them out; it
 //! decides nothing.
 //! Time comes in as a [`Duration`](std::time::Duration) since some fixed moment, on a clock that never jumps. Wall time
 //! is only passed through, for people to read.
@@ -30,7 +30,7 @@ pub use entry_state::{Bytes, EntryState, Note, Stage, Trouble};
 pub use message::pull_message;
 pub use node_inventory::{NodeInventory, OwnName, PinOp};
 pub use pause::pause_after;
-pub use scheduler::{Ended, Found, Image, NodeScheduler, PATIENCE_MAX, Step};
+pub use scheduler::{Ended, Found, Image, NodeScheduler, NodeStep, PATIENCE_MAX};
 pub use status::{TimedStatus, fit};
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use larder_model::{ImageRef, Reason};
 use crate::campaign::Campaign;
 use crate::checks_and_aliases::{JobOnNode, apply_checks_and_aliases};
 use crate::occupancy::{Demand, Occupancy, Room, namespace_of, sandbox_owner};
-use crate::retention::{self, HandWrittenEnds, Owner, sweep};
+use crate::retention::{self, EntryOwner, HandWrittenEnds, sweep};
 use crate::task::NodeTask;
 
 /// Everything that decides what a NodeImage's spec should be.
@@ -278,12 +278,12 @@ impl<'a> Account<'a> {
 }
 
 /// What an owner reference of an entry is.
-fn owner(input: &NodeSpecInput<'_>, entry: retention::Entry<'_>, reference: &ObjectReference) -> Owner {
+fn owner(input: &NodeSpecInput<'_>, entry: retention::EntryName<'_>, reference: &ObjectReference) -> EntryOwner {
     let uid = reference.uid.as_deref().unwrap_or_default();
     match input.owners.get(uid) {
-        None | Some(OwnerState::Unknown) => Owner::Unknown,
-        Some(OwnerState::Gone(noticed)) => Owner::Gone(*noticed),
-        Some(OwnerState::Ended { at, pins }) => Owner::Ended { at: *at, pins: *pins },
+        None | Some(OwnerState::Unknown) => EntryOwner::Unknown,
+        Some(OwnerState::Gone(noticed)) => EntryOwner::Gone(*noticed),
+        Some(OwnerState::Ended { at, pins }) => EntryOwner::Ended { at: *at, pins: *pins },
         Some(OwnerState::Running {
             campaign,
             started,
@@ -291,7 +291,7 @@ fn owner(input: &NodeSpecInput<'_>, entry: retention::Entry<'_>, reference: &Obj
         }) => {
             let task = campaign.tasks.of(input.node).filter(|_| *selected);
             let wanted = task.is_some_and(|task| task.image(entry.name, entry.tag).is_some());
-            Owner::Running(wanted.then(|| campaign.terms(input.node, *started)))
+            EntryOwner::Running(wanted.then(|| campaign.terms(input.node, *started)))
         }
     }
 }

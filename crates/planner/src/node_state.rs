@@ -151,7 +151,7 @@ impl NodeState {
     /// since the first view that said so.
     fn keep_what_outlives_the_object(&self, view: &mut NodeView) {
         let succeeded = self.view.claim.filter(|claim| claim.answer == Answer::Succeeded);
-        if view.object_missing && view.selected {
+        if view.unreadable && view.selected {
             view.claim = view.claim.or(succeeded);
         }
         if let (Some(before), Some(block)) = (self.view.block, &mut view.block)

@@ -20,8 +20,8 @@ use larder_api::node_image::{ImageSpec, ImageTagSpec, ImageTagStatus, NodeImageS
 use larder_api::template::SandboxConfig;
 
 use crate::campaign::{later, whole_seconds};
+use crate::claim::{Terms, tune};
 use crate::jitter;
-use crate::order::{Terms, tune};
 
 /// Jobs are deleted one after another when a list, a namespace or several by hand are deleted: what was theirs stays this
 /// long, and when the first of them has to leave a node, those deleted since leave with it.
@@ -36,7 +36,7 @@ const SWEEP_SECONDS: i64 = 60;
 
 /// What an owner of an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum EntryOwner {
     /// Of a kind that nobody here knows, or not looked up yet.
     Unknown,
     /// Deleted, and noticed at this moment.
@@ -96,7 +96,7 @@ impl HandWrittenEnds {
 
 /// Which image and tag an owner is asked about.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct EntryName<'a> {
     /// Familiar image name.
     pub name: &'a str,
     /// Tag or digest.
@@ -108,13 +108,13 @@ pub struct Entry<'a> {
 pub fn sweep(
     object: &NodeImage,
     spec: NodeImageSpec,
-    owner: impl Fn(Entry<'_>, &ObjectReference) -> Owner,
+    owner: impl Fn(EntryName<'_>, &ObjectReference) -> EntryOwner,
     hand_written: &HandWrittenEnds,
     now: Timestamp,
 ) -> Sweep {
     let node = object.metadata.name.as_deref().unwrap_or_default();
     let owners = owners_of(&spec, owner);
-    let settled = |owner: &Owner| matches!(owner, Owner::Gone(noticed) if later(*noticed, SETTLE) <= now);
+    let settled = |owner: &EntryOwner| matches!(owner, EntryOwner::Gone(noticed) if later(*noticed, SETTLE) <= now);
     let gone_leave = owners.iter().flatten().any(settled);
     let mut owners = owners.into_iter();
     let mut swept = Sweep { spec, next: None };
@@ -155,13 +155,16 @@ pub fn sweep(
 }
 
 /// What the owners of each entry are, entry after entry.
-fn owners_of(spec: &NodeImageSpec, owner: impl Fn(Entry<'_>, &ObjectReference) -> Owner) -> Vec<Vec<Owner>> {
+fn owners_of(
+    spec: &NodeImageSpec,
+    owner: impl Fn(EntryName<'_>, &ObjectReference) -> EntryOwner,
+) -> Vec<Vec<EntryOwner>> {
     let entries = spec
         .images
         .iter()
         .flat_map(|(name, image)| image.tags.iter().map(move |entry| (name, entry)));
     let owners = entries.map(|(name, entry)| {
-        let asked = Entry { name, tag: &entry.tag };
+        let asked = EntryName { name, tag: &entry.tag };
         let references = entry.owner_references.iter();
         references.map(|reference| owner(asked, reference)).collect()
     });
@@ -178,11 +181,11 @@ fn forget_unused_credentials(spec: &mut NodeImageSpec) {
 }
 
 /// The sandbox config of the running owner that claimed last; there is one per image name.
-fn sandbox_of(entry: &ImageTagSpec, owners: &[Owner]) -> Option<(Timestamp, i64, Option<SandboxConfig>)> {
+fn sandbox_of(entry: &ImageTagSpec, owners: &[EntryOwner]) -> Option<(Timestamp, i64, Option<SandboxConfig>)> {
     let created = entry.created_at.as_ref()?.0;
     let running = owners.iter().rev().find_map(|owner| match owner {
-        Owner::Running(Some(terms)) => Some(terms.sandbox.clone()),
-        Owner::Running(None) | Owner::Unknown | Owner::Gone(_) | Owner::Ended { .. } => None,
+        EntryOwner::Running(Some(terms)) => Some(terms.sandbox.clone()),
+        EntryOwner::Running(None) | EntryOwner::Unknown | EntryOwner::Gone(_) | EntryOwner::Ended { .. } => None,
     });
     running.map(|sandbox| (created, entry.version, sandbox))
 }
@@ -201,7 +204,7 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     /// Whether the entry stays; brings it up to date if it does.
-    fn keep(&mut self, owners: &[Owner]) -> bool {
+    fn keep(&mut self, owners: &[EntryOwner]) -> bool {
         self.entry.created_at.get_or_insert(Time(whole_seconds(self.now)));
         if owners.is_empty() {
             return self.hand_written_stays();
@@ -220,12 +223,12 @@ impl Keeper<'_> {
         !kept.is_empty() && self.owned_stays(&kept)
     }
 
-    fn owner_stays(&mut self, reference: &ObjectReference, owner: &Owner) -> bool {
+    fn owner_stays(&mut self, reference: &ObjectReference, owner: &EntryOwner) -> bool {
         match owner {
-            Owner::Unknown | Owner::Running(Some(_)) => true,
-            Owner::Running(None) => false,
-            Owner::Gone(noticed) => !self.gone_leave && !self.is_due(later(*noticed, SETTLE)),
-            Owner::Ended { at, .. } => {
+            EntryOwner::Unknown | EntryOwner::Running(Some(_)) => true,
+            EntryOwner::Running(None) => false,
+            EntryOwner::Gone(noticed) => !self.gone_leave && !self.is_due(later(*noticed, SETTLE)),
+            EntryOwner::Ended { at, .. } => {
                 let uid = reference.uid.as_deref().unwrap_or_default();
                 !self.owes(uid) || !self.is_due(later(*at, LAST_WORD))
             }
@@ -233,21 +236,21 @@ impl Keeper<'_> {
     }
 
     /// An entry that still has these owners.
-    fn owned_stays(&mut self, owners: &[(String, &Owner)]) -> bool {
+    fn owned_stays(&mut self, owners: &[(String, &EntryOwner)]) -> bool {
         let mut stakes: Vec<(&Terms, bool)> = Vec::new();
         let (mut unknown, mut pins) = (false, false);
         let mut ended: Option<Timestamp> = None;
         for (uid, owner) in owners {
             match owner {
-                Owner::Running(Some(terms)) => {
+                EntryOwner::Running(Some(terms)) => {
                     pins |= terms.pin;
                     stakes.push((terms, self.owes(uid)));
                 }
-                Owner::Ended { at, pins: its } => {
+                EntryOwner::Ended { at, pins: its } => {
                     pins |= its;
                     ended = ended.max(Some(*at));
                 }
-                Owner::Unknown | Owner::Gone(_) | Owner::Running(None) => unknown = true,
+                EntryOwner::Unknown | EntryOwner::Gone(_) | EntryOwner::Running(None) => unknown = true,
             }
         }
         if unknown {

@@ -13,7 +13,7 @@ use larder_api::contract::Answer;
 use larder_api::node_image::NodeImageSpec;
 use larder_model::ImageRef;
 
-use crate::order;
+use crate::claim;
 use crate::progress::Progress;
 use crate::report::{ImageReport, NodeReport};
 use crate::secret::SecretRef;
@@ -172,7 +172,7 @@ impl NodeTask {
     /// refreshed: then every image that the node does not have is claimed anew, or all of them if it has all.
     pub fn claim(&self, spec: &mut NodeImageSpec, old: &NodeImage, owner: &ObjectReference, now: Timestamp) {
         let uid = owner.uid.as_deref().unwrap_or_default();
-        let answer = |reference: &ImageRef| order::claim_view(old, reference, uid).map(|view| view.answer);
+        let answer = |reference: &ImageRef| claim::claim_view(old, reference, uid).map(|view| view.answer);
         let needed = |answer: Option<Answer>| matches!(answer, None | Some(Answer::Failed(_)));
         let any = |is: &dyn Fn(Option<Answer>) -> bool| self.images.iter().any(|image| is(answer(&image.image)));
         let any_needed = any(&needed);
@@ -181,7 +181,7 @@ impl NodeTask {
             let answer = answer(reference);
             let again = !any_needed && (all_there || answer != Some(Answer::Succeeded));
             if needed(answer) || again {
-                order::claim(spec, old, reference, owner, now);
+                claim::claim(spec, old, reference, owner, now);
                 self.set_position(spec, reference);
             }
         }
@@ -201,7 +201,7 @@ impl NodeTask {
     /// Takes a job off all its images.
     pub fn release(&self, spec: &mut NodeImageSpec, uid: &str) {
         for reference in self.references() {
-            order::release(spec, reference, uid);
+            claim::release(spec, reference, uid);
         }
     }
 
@@ -210,7 +210,7 @@ impl NodeTask {
         let mut handed_out = Timestamp::MIN;
         let mut images = Vec::with_capacity(self.images.len());
         for image in &self.images {
-            let view = order::claim_view(object, &image.image, uid)?;
+            let view = claim::claim_view(object, &image.image, uid)?;
             handed_out = handed_out.max(view.handed_out);
             let status = object.result(image.image.name(), &image.image.tag_text());
             images.push(ImageReport::of(view, status));

@@ -26,8 +26,8 @@ pub struct NodeView {
     pub claim: Option<ClaimView>,
     /// What the node's agent said last. Only whether it changes matters.
     pub heard: Heard,
-    /// The node has no NodeImage at the moment.
-    pub object_missing: bool,
+    /// What the node reports cannot be read at the moment: it has no NodeImage, or the campaign has no task for it.
+    pub unreadable: bool,
 }
 
 impl NodeView {
@@ -43,7 +43,7 @@ impl NodeView {
                 bytes_done: None,
                 again: false,
             }),
-            object_missing: true,
+            unreadable: true,
             ..Self::default()
         }
     }

@@ -12,7 +12,7 @@ use larder_api::contract::{OrderId, Standing, status_patch};
 use larder_api::node_image::{AgentStatus, ImageTagStatus, NodeImageSpec, NodeImageStatus};
 use larder_model::{ByteSize, ImageRef, PullWhen, Reason};
 use larder_planner::node::{
-    Ended, Entry, EntryState, Found, Image, Key, NodeInventory, NodeScheduler, Step, TimedStatus, entries,
+    Ended, Entry, EntryState, Found, Image, Key, NodeInventory, NodeScheduler, NodeStep, TimedStatus, entries,
 };
 use serde_json::Value;
 
@@ -183,14 +183,14 @@ impl Agent {
         };
         for step in self.scheduler.decide(now, wall) {
             match step {
-                Step::Look { run, key } => decided.works.push((run, Work::Look(key))),
-                Step::Pull { run, key, limit, .. } | Step::DryRun { run, key, limit } => {
+                NodeStep::Look { run, key } => decided.works.push((run, Work::Look(key))),
+                NodeStep::Pull { run, key, limit, .. } | NodeStep::DryRun { run, key, limit } => {
                     if let Some(entry) = self.scheduler.entry(&key).cloned() {
                         decided.works.push((run, Work::Pull(Box::new(Pull { entry, limit }))));
                     }
                 }
-                Step::Cancel { run } => decided.cancels.push(run),
-                Step::PinOp(pin_op) => {
+                NodeStep::Cancel { run } => decided.cancels.push(run),
+                NodeStep::PinOp(pin_op) => {
                     self.scheduler.pin_op_ended(&pin_op, Ok(()), now);
                     decided.works.push((0, Work::PinOp));
                 }

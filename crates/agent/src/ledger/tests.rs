@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use larder_api::contract::OrderId;
 use larder_api::node_image::{ImageSpec, ImageTagSpec, NodeImageSpec};
-use larder_planner::node::{Ended, Image, NodeScheduler, Step, entries};
+use larder_planner::node::{Ended, Image, NodeScheduler, NodeStep, entries};
 
 use super::*;
 use crate::messages::Given;
@@ -39,7 +39,7 @@ fn scheduler(orders: &Orders, clock: &Clock) -> NodeScheduler {
     let mut scheduler = NodeScheduler::new(2);
     scheduler.take_orders(entries(&given.spec), None, clock.now());
     let steps = scheduler.decide(clock.now(), &clock.wall());
-    let Step::Pull { run, .. } = steps[0] else {
+    let NodeStep::Pull { run, .. } = steps[0] else {
         panic!("{steps:?}")
     };
     let image = Image {

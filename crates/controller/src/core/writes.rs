@@ -83,21 +83,21 @@ impl Request {
     }
 
     /// What counts as the result if the call ends without one.
-    fn lost(&self) -> Finished {
+    fn lost(&self) -> FinishedCall {
         let why = || "the call ended abnormally; the controller's log has the details".to_owned();
         match self {
-            Request::Node(node, _) => Finished::Node(node.clone(), NodeWriteResult::Unknown),
-            Request::Job(target, _) => Finished::Job(target.clone(), JobWriteResult::Failed(why())),
-            Request::List(target, _) => Finished::List(target.clone(), ListWriteResult::CreationUnknown(why())),
-            Request::Secret(secret) => Finished::Secret(secret.clone(), SecretRead::Failed),
-            Request::PolicyProbe(_) => Finished::PolicyProbe(Probe::NoAnswer, why()),
-            Request::Event(_) => Finished::Event,
+            Request::Node(node, _) => FinishedCall::Node(node.clone(), NodeWriteResult::Unknown),
+            Request::Job(target, _) => FinishedCall::Job(target.clone(), JobWriteResult::Failed(why())),
+            Request::List(target, _) => FinishedCall::List(target.clone(), ListWriteResult::CreationUnknown(why())),
+            Request::Secret(secret) => FinishedCall::Secret(secret.clone(), SecretRead::Failed),
+            Request::PolicyProbe(_) => FinishedCall::PolicyProbe(Probe::NoAnswer, why()),
+            Request::Event(_) => FinishedCall::Event,
         }
     }
 }
 
 /// A request that has ended.
-pub(super) enum Finished {
+pub(super) enum FinishedCall {
     Node(NodeKey, NodeWriteResult),
     Job(JobTarget, JobWriteResult),
     List(ListTarget, ListWriteResult),
@@ -107,7 +107,7 @@ pub(super) enum Finished {
     Event,
 }
 
-impl Finished {
+impl FinishedCall {
     /// The object that the API server answered with, and its kind.
     pub(super) fn object(&self) -> Option<(WatchKind, &ObjectMeta)> {
         match self {
@@ -130,9 +130,9 @@ impl Finished {
 /// The calls that are in flight.
 pub(super) struct Writes {
     client: Client,
-    tasks: JoinSet<Finished>,
+    tasks: JoinSet<FinishedCall>,
     /// The class of each call, and what counts as its result if it panics.
-    in_flight: HashMap<Id, (CallClass, Finished)>,
+    in_flight: HashMap<Id, (CallClass, FinishedCall)>,
     counts: BTreeMap<CallClass, usize>,
     /// The account of the agents, as the API server names it.
     agent: String,
@@ -167,28 +167,28 @@ impl Writes {
             match request {
                 Request::Node(node, write) => {
                     let result = write_node_image(client, &node, write, &metrics).await;
-                    Finished::Node(node, result)
+                    FinishedCall::Node(node, result)
                 }
                 Request::Job(target, write) => {
                     let kind = target.key.kind.kind();
                     let result = (kind.write)(client, target.clone(), write, metrics).await;
-                    Finished::Job(target, result)
+                    FinishedCall::Job(target, result)
                 }
                 Request::List(target, write) => {
                     let result = write_list(client, &target, write, &metrics).await;
-                    Finished::List(target, result)
+                    FinishedCall::List(target, result)
                 }
                 Request::Secret(secret) => {
                     let read = get_secret(client, &secret, &metrics).await;
-                    Finished::Secret(secret, read)
+                    FinishedCall::Secret(secret, read)
                 }
                 Request::PolicyProbe(node) => {
                     let (probe, answer) = probe_policy(client, &node, &agent, &metrics).await;
-                    Finished::PolicyProbe(probe, answer)
+                    FinishedCall::PolicyProbe(probe, answer)
                 }
                 Request::Event(event) => {
                     write_event(client, event, &metrics).await;
-                    Finished::Event
+                    FinishedCall::Event
                 }
             }
         });
@@ -197,7 +197,7 @@ impl Writes {
     }
 
     /// The next call that finishes; None while none is in flight.
-    pub(super) async fn finished(&mut self) -> Option<Finished> {
+    pub(super) async fn finished(&mut self) -> Option<FinishedCall> {
         loop {
             let ended = self.tasks.join_next_with_id().await?;
             if let Some(finished) = self.ended(ended) {
@@ -207,7 +207,7 @@ impl Writes {
     }
 
     /// A call that has finished.
-    pub(super) fn already_finished(&mut self) -> Option<Finished> {
+    pub(super) fn already_finished(&mut self) -> Option<FinishedCall> {
         loop {
             let ended = self.tasks.try_join_next_with_id()?;
             if let Some(finished) = self.ended(ended) {
@@ -216,7 +216,7 @@ impl Writes {
         }
     }
 
-    fn ended(&mut self, ended: Result<(Id, Finished), JoinError>) -> Option<Finished> {
+    fn ended(&mut self, ended: Result<(Id, FinishedCall), JoinError>) -> Option<FinishedCall> {
         let (id, finished) = match ended {
             Ok((id, finished)) => (id, Some(finished)),
             Err(error) => {

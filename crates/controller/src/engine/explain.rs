@@ -47,7 +47,7 @@ impl Engine {
         let without_agent = running.progress.without_agent();
         let nodes = self.nodes.records().iter();
         let nodes = nodes.filter(|(_, record)| record.image.is_some() || record.no_agent.is_some());
-        let nodes = nodes.map(|(node, record)| (node.clone(), record.dialect_facts()));
+        let nodes = nodes.map(|(node, record)| (node.clone(), record.candidate()));
         let mut found = record.job.explain(&running.progress, unusable, &nodes.collect(), now);
         for (node, explanation) in &mut found {
             if let Some(why) = without_agent.get(node) {

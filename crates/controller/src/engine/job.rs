@@ -15,7 +15,7 @@ use larder_api::progress::HasProgress as _;
 use larder_model::{ImageRef, Reason};
 use larder_planner::campaign::Campaign;
 use larder_planner::dialect::{
-    Dialect, Finished, Fleet, JobStatus, NodeFacts, Plan, Refusal, Relabelled, StatusCounts,
+    Candidate, Dialect, Finished, Fleet, JobStatus, Plan, Refusal, Relabelled, StatusCounts,
 };
 use larder_planner::explain::Explanation;
 use larder_planner::finish::End;
@@ -33,7 +33,8 @@ pub trait Job: Any + Send {
     fn metadata(&self) -> &ObjectMeta;
     /// How entries and Events name it.
     fn reference(&self) -> ObjectReference;
-    fn foreign_finalizer(&self) -> &'static str;
+    /// The finalizer of the software that the kind comes from.
+    fn foreign_finalizer(&self) -> Option<&'static str>;
     /// Whether it is part of another job, and goes with that one.
     fn has_parent(&self) -> bool;
     /// What gives its object this status; None if it has it.
@@ -50,7 +51,7 @@ pub trait Job: Any + Send {
         fleet: &dyn Fleet,
         progress: Option<&Progress>,
     ) -> Result<Option<(Campaign, Vec<NodeKey>)>, Refusal>;
-    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Relabelled>;
+    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: Candidate<'_>) -> Option<Relabelled>;
     fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>);
     fn rephrase(&self, progress: &Progress, image: &ImageRef, handed_out: Timestamp, reason: Reason)
     -> Option<Failure>;
@@ -67,7 +68,7 @@ pub trait Job: Any + Send {
         &self,
         progress: &Progress,
         unusable: &UnusableSecrets,
-        nodes: &BTreeMap<NodeKey, Option<NodeFacts<'_>>>,
+        nodes: &BTreeMap<NodeKey, Option<Candidate<'_>>>,
         now: Timestamp,
     ) -> Vec<(NodeKey, Explanation)>;
     /// Forgets what the dialect keeps while the job runs.
@@ -151,7 +152,7 @@ impl<D: Dialect> Job for TypedJob<D> {
         }
     }
 
-    fn foreign_finalizer(&self) -> &'static str {
+    fn foreign_finalizer(&self) -> Option<&'static str> {
         D::FOREIGN_FINALIZER
     }
 
@@ -207,7 +208,7 @@ impl<D: Dialect> Job for TypedJob<D> {
         }
     }
 
-    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: NodeFacts<'_>) -> Option<Relabelled> {
+    fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: Candidate<'_>) -> Option<Relabelled> {
         D::relabelled(self.run.as_mut()?, progress, node, known)
     }
 
@@ -250,7 +251,7 @@ impl<D: Dialect> Job for TypedJob<D> {
         &self,
         progress: &Progress,
         unusable: &UnusableSecrets,
-        nodes: &BTreeMap<NodeKey, Option<NodeFacts<'_>>>,
+        nodes: &BTreeMap<NodeKey, Option<Candidate<'_>>>,
         now: Timestamp,
     ) -> Vec<(NodeKey, Explanation)> {
         let run = self.run.as_ref();
@@ -279,15 +280,19 @@ impl dyn Job {
 
     /// Whether its object carries the finalizer of the software that the kind comes from.
     pub(super) fn has_foreign_finalizer(&self) -> bool {
+        self.finalizer_position().is_some()
+    }
+
+    fn finalizer_position(&self) -> Option<(usize, &'static str)> {
+        let theirs = self.foreign_finalizer()?;
         let mut finalizers = self.metadata().finalizers.iter().flatten();
-        finalizers.any(|finalizer| finalizer == self.foreign_finalizer())
+        let position = finalizers.position(|finalizer| finalizer == theirs)?;
+        Some((position, theirs))
     }
 
     /// The patch that takes that finalizer off, wherever it stands.
     pub(super) fn finalizer_patch(&self) -> Option<Value> {
-        let theirs = self.foreign_finalizer();
-        let finalizers = self.metadata().finalizers.as_ref()?;
-        let position = finalizers.iter().position(|finalizer| finalizer == theirs)?;
+        let (position, theirs) = self.finalizer_position()?;
         let path = format!("/metadata/finalizers/{position}");
         Some(json!([
             { "op": "test", "path": path, "value": theirs },

@@ -10,7 +10,7 @@ use larder_planner::{NodeKey, NodeView};
 use tracing::info;
 
 use super::job::Job;
-use super::jobs::{Ended, JobId, JobKey, JobState, Observed, Running};
+use super::jobs::{EndedJob, JobId, JobKey, JobState, Observed, Running};
 use super::{Engine, WatchKind};
 
 /// Between two looks at one job that nothing but time asks for.
@@ -73,10 +73,10 @@ impl Engine {
 
     /// Reads the object of a job if it changed: finds out where the job is in its life, and starts or edits its campaign.
     pub(super) fn read_job(&mut self, id: JobId, now: Timestamp) {
-        let Some(record) = self.jobs.get_mut(id).filter(|record| record.unparsed) else {
+        let Some(record) = self.jobs.get_mut(id).filter(|record| record.changed_since_read) else {
             return;
         };
-        record.unparsed = false;
+        record.changed_since_read = false;
         if matches!(record.state, JobState::Leaving(_)) {
             return;
         }
@@ -115,7 +115,7 @@ impl Engine {
             _ => None,
         };
         let at = finished.at.or(known).unwrap_or(now);
-        let ended = JobState::Ended(Ended::new(finished, at, None));
+        let ended = JobState::Ended(EndedJob::new(finished, at, None));
         if known == Some(at) {
             // Its final status has arrived; the nodes know already.
             self.jobs.set_state(id, ended);
@@ -169,24 +169,22 @@ impl Engine {
         }
     }
 
+    /// One look at a running job: finds out whether it has to wait, hands out and takes back orders as far as the job and the
+    /// fleet limit allow, and ends the job if it is over.
     fn run_job(&mut self, id: JobId, now: Timestamp) {
-        let (hold, ask_again) = self.check_secrets(id, now);
+        let (waits_for_secrets, ask_again) = self.check_secrets(id, now);
+        let hold = if self.limits.pause {
+            Some(Hold::FleetPaused)
+        } else {
+            waits_for_secrets
+        };
         self.count_slots(id);
         let allowance = self.fleet_limit.allowance(id);
         let Some((job, running)) = self.jobs.running_job_mut(id) else {
             return;
         };
         if !running.knows_nodes() {
-            let deadline = running.progress.campaign().deadline(running.progress.started());
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                self.finish(id, End::Deadline, now);
-                return;
-            }
-            running.progress.hold(Some(Hold::ListingPods));
-            self.fleet_limit.stop_waiting(id);
-            self.queue.job_later(id, deadline);
-            // Its orders may have ended all the same.
-            self.queue_next_waiting();
+            self.wait_for_pods(id, now);
             return;
         }
         running.progress.hold(hold);
@@ -212,6 +210,23 @@ impl Engine {
         let soon = now.checked_add(SHORTEST_PAUSE).unwrap_or(now);
         let next = [wake, ask_again].into_iter().flatten().min();
         self.queue.job_later(id, next.map(|moment| moment.max(soon)));
+    }
+
+    /// A job whose pods are not all known does not know its nodes: it waits, but not beyond its deadline.
+    fn wait_for_pods(&mut self, id: JobId, now: Timestamp) {
+        let Some(running) = self.jobs.running_mut(id) else {
+            return;
+        };
+        let deadline = running.progress.campaign().deadline(running.progress.started());
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            self.finish(id, End::Deadline, now);
+            return;
+        }
+        running.progress.hold(Some(Hold::ListingPods));
+        self.fleet_limit.stop_waiting(id);
+        self.queue.job_later(id, deadline);
+        // Its orders may have ended all the same.
+        self.queue_next_waiting();
     }
 
     /// The campaign is over: its final status is written, and its entries' time to live begins.
@@ -245,7 +260,7 @@ impl Engine {
         );
         let (subject, uid) = (record.job.reference(), record.uid.clone());
         self.events.record_end(&subject, &uid, &status);
-        self.stop(id, JobState::Ended(Ended::new(finished, at, Some(status))));
+        self.stop(id, JobState::Ended(EndedJob::new(finished, at, Some(status))));
         self.queue.job(id);
     }
 

@@ -33,7 +33,7 @@ pub(super) struct JobRecord {
     pub(super) uid: String,
     pub(super) job: Box<dyn Job>,
     /// The object changed since it was last read.
-    pub(super) unparsed: bool,
+    pub(super) changed_since_read: bool,
     /// The finalizer of other software was taken off once. If it comes back, that software still runs and needs it, until
     /// the job is deleted.
     finalizer_taken: bool,
@@ -50,7 +50,7 @@ pub(super) enum JobState {
     /// Not served; the job's status says why.
     Refused(Refusal),
     Running(Box<Running>),
-    Ended(Ended),
+    Ended(EndedJob),
     /// Being deleted, noticed at this moment.
     Leaving(Timestamp),
 }
@@ -67,7 +67,7 @@ pub(super) struct Running {
 }
 
 /// A job that ended.
-pub(super) struct Ended {
+pub(super) struct EndedJob {
     pub(super) at: Timestamp,
     pub(super) pins: bool,
     pub(super) ttl: Option<SignedDuration>,
@@ -119,7 +119,7 @@ impl Running {
     }
 }
 
-impl Ended {
+impl EndedJob {
     pub(super) fn new(finished: Finished, at: Timestamp, final_status: Option<AnyStatus>) -> Self {
         Self {
             at,
@@ -166,7 +166,7 @@ impl JobRecord {
         self.job.stop();
         self.throttle.restart();
         self.ahead_of_watch = false;
-        self.unparsed = true;
+        self.changed_since_read = true;
     }
 }
 
@@ -251,7 +251,7 @@ impl Jobs {
             record.finalizer_taken |= record.job.has_foreign_finalizer() && !job.has_foreign_finalizer();
         }
         record.ahead_of_watch = from_write;
-        record.unparsed = true;
+        record.changed_since_read = true;
         record.job.replace_object(job);
         Observed::Job(id)
     }
@@ -266,7 +266,7 @@ impl Jobs {
             key,
             uid,
             job,
-            unparsed: true,
+            changed_since_read: true,
             finalizer_taken: false,
             ahead_of_watch: from_write,
             state: JobState::Idle,

@@ -162,7 +162,7 @@ impl Engine {
     /// Has a node's task made anew where its labels ask for another one and it was not handed out yet.
     fn follow_labels(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
         let record = self.nodes.get(node);
-        let Some(known) = record.and_then(NodeRecord::dialect_facts) else {
+        let Some(known) = record.and_then(NodeRecord::candidate) else {
             return;
         };
         let Some((job, running)) = self.jobs.running_job_mut(job) else {
@@ -184,6 +184,8 @@ impl Engine {
         }
     }
 
+    /// A node as a job sees it: whether the job selects it, what keeps it from taking part, and what its NodeImage reports
+    /// about the job's task. The dialect is shown the report on the way. None if the job does not run.
     fn view(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> Option<NodeView> {
         let record = self.nodes.get(node);
         let object = record.and_then(NodeRecord::living_image);
@@ -230,7 +232,7 @@ impl Engine {
                 last_seen: agent.and_then(|agent| agent.last_seen.as_ref()).map(|time| time.0),
                 writes: record.map_or(0, |record| record.status_writes),
             },
-            object_missing: !readable,
+            unreadable: !readable,
         })
     }
 }
@@ -313,7 +315,8 @@ fn block(
         return blocked(Reason::NodeFull, Some(now));
     }
     let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
-    // A Secret and the policy are waited for without end, a node for its time.
+    // A Secret and the policy are waited for without end, a node for its time: the resync shows every node again before a
+    // wait that began `now` is over (asserted beside `RESYNC`).
     let waits = |reason| Some(Block { reason, since: now });
     if needs_credentials(running, task) {
         match sealing {

@@ -11,7 +11,7 @@ use larder_api::contract::json_bytes;
 use larder_api::names::FAKE_NODE_IMAGE_LABEL;
 use larder_planner::NodeKey;
 use larder_planner::agent_nodes::{AgentNodes, NoAgent};
-use larder_planner::dialect::{self, Fleet};
+use larder_planner::dialect::{Candidate, Fleet};
 use larder_planner::node_spec::Order;
 use larder_planner::occupancy::Occupancy;
 use larder_planner::retention::HandWrittenEnds;
@@ -95,11 +95,11 @@ impl NodeRecord {
     }
 
     /// The Node, as a dialect looks at it; None where Kubernetes has none.
-    pub(super) fn dialect_facts(&self) -> Option<dialect::NodeFacts<'_>> {
+    pub(super) fn candidate(&self) -> Option<Candidate<'_>> {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
         let facts = self.facts.as_ref()?;
         let of_image = || self.image.metadata()?.labels.as_ref();
-        Some(dialect::NodeFacts {
+        Some(Candidate {
             labels: facts.labels.as_ref().or_else(of_image).unwrap_or(&NO_LABELS),
             ready: facts.ready,
             no_agent: self.no_agent,
@@ -357,10 +357,10 @@ impl Nodes {
 }
 
 impl Fleet for Nodes {
-    fn nodes(&self) -> BTreeMap<NodeKey, dialect::NodeFacts<'_>> {
+    fn nodes(&self) -> BTreeMap<NodeKey, Candidate<'_>> {
         let known = self.records.iter();
         known
-            .filter_map(|(node, record)| Some((node.clone(), record.dialect_facts()?)))
+            .filter_map(|(node, record)| Some((node.clone(), record.candidate()?)))
             .collect()
     }
 

@@ -25,6 +25,25 @@ struct Survey {
     reading: bool,
 }
 
+impl Survey {
+    /// Why the whole job hands out nothing.
+    fn hold(&self, scope: SecretScope) -> Option<Hold> {
+        let names = |secrets: &BTreeSet<SecretRef>| secrets.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let unusable = match scope {
+            SecretScope::Campaign => &self.unusable,
+            SecretScope::Node => &UnusableSecrets::default(),
+        };
+        if !unusable.is_empty() || !self.forbidden.is_empty() {
+            return Some(Hold::Secrets {
+                missing: names(&unusable.missing),
+                unreadable: names(&unusable.unreadable),
+                forbidden: self.forbidden.clone(),
+            });
+        }
+        self.reading.then_some(Hold::ReadingSecrets)
+    }
+}
+
 impl Engine {
     /// Takes in what reading a Secret gave.
     pub fn secret_read(&mut self, secret: &SecretRef, read: SecretRead, now: Timestamp) {
@@ -71,8 +90,8 @@ impl Engine {
         self.jobs.running_ids().into_iter().filter(uses).collect()
     }
 
-    /// Has a job's Secrets read where that is due, takes in which of them cannot be used, and says why the job hands out
-    /// nothing, and when to ask again.
+    /// Has a job's Secrets read where that is due, takes in which of them cannot be used, and says whether the job has to
+    /// wait for them, and when to ask again.
     pub(super) fn check_secrets(&mut self, job: JobId, now: Timestamp) -> (Option<Hold>, Option<Timestamp>) {
         let (secrets, closed): (Vec<SecretRef>, Vec<SecretRef>) = self
             .secrets_of(job)
@@ -89,7 +108,7 @@ impl Engine {
         survey.unusable.missing.extend(closed);
         let incomplete = !survey.unusable.is_empty() || !survey.forbidden.is_empty() || survey.reading;
         let look_again = incomplete.then(|| now.checked_add(LOOK_FOR_MISSING).ok()).flatten();
-        let hold = self.hold(scope, &survey);
+        let hold = survey.hold(scope);
         self.set_unusable(job, survey.unusable, now);
         (hold, [recheck, look_again].into_iter().flatten().min())
     }
@@ -116,25 +135,6 @@ impl Engine {
             self.secrets.ask(secret, LOOK_FOR_MISSING, now);
         }
         survey
-    }
-
-    fn hold(&self, scope: SecretScope, survey: &Survey) -> Option<Hold> {
-        if self.limits.pause {
-            return Some(Hold::FleetPaused);
-        }
-        let names = |secrets: &BTreeSet<SecretRef>| secrets.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let unusable = match scope {
-            SecretScope::Campaign => &survey.unusable,
-            SecretScope::Node => &UnusableSecrets::default(),
-        };
-        if !unusable.is_empty() || !survey.forbidden.is_empty() {
-            return Some(Hold::Secrets {
-                missing: names(&unusable.missing),
-                unreadable: names(&unusable.unreadable),
-                forbidden: survey.forbidden.clone(),
-            });
-        }
-        survey.reading.then_some(Hold::ReadingSecrets)
     }
 
     /// Takes in which Secrets of a job cannot be used; nodes are shown to it again where that decides about them.

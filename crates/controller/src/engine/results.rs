@@ -7,7 +7,7 @@ use larder_api::NodeImage;
 use larder_api::node_image::{ImageTagSpec, ImageTagStatus};
 use larder_model::{ImageRef, Phase, Reason};
 use larder_planner::NodeKey;
-use larder_planner::order::claim_view;
+use larder_planner::claim::claim_view;
 
 use super::compressed_node_image::CompressedNodeImage;
 use super::events::{FAILED, NewEvent, SUCCEEDED};

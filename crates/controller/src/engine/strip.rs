@@ -40,7 +40,7 @@ pub(super) fn forget_texts(object: &mut NodeImage, is_quoted: impl Fn(&ObjectRef
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_planner::order::claim_view;
+    use larder_planner::claim::claim_view;
     use serde_json::json;
 
     #[test]

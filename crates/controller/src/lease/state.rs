@@ -82,7 +82,7 @@ pub struct Swap {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum LeaseStep {
     /// Read the Lease, then call [`Election::saw`] or [`Election::failed`].
     Look,
     /// Write it to become leader, then call [`Election::wrote`], [`Election::refused`] or [`Election::failed`].
@@ -174,7 +174,7 @@ impl Election {
     }
 
     /// What to do at this moment.
-    pub fn next(&mut self, now: Instant) -> Step {
+    pub fn next(&mut self, now: Instant) -> LeaseStep {
         if self
             .held
             .as_ref()
@@ -184,22 +184,22 @@ impl Election {
         }
         let seen = match &self.seen {
             Some(seen) if !self.unsure => seen,
-            _ => return due(now, self.look_at, Step::Look),
+            _ => return due(now, self.look_at, LeaseStep::Look),
         };
         if let Some(held) = &self.held {
             let renew_at = held.renewed + self.timing.renew_after;
-            return match due(now, renew_at, Step::Renew(self.swap(seen))) {
-                Step::Wait(until) if now < self.leads_from => Step::Wait(until.min(self.leads_from)),
+            return match due(now, renew_at, LeaseStep::Renew(self.swap(seen))) {
+                LeaseStep::Wait(until) if now < self.leads_from => LeaseStep::Wait(until.min(self.leads_from)),
                 step => step,
             };
         }
         let free_at = self.free_at(seen);
         if now < free_at {
-            return due(now, self.look_at.min(free_at), Step::Look);
+            return due(now, self.look_at.min(free_at), LeaseStep::Look);
         }
         let swap = self.swap(seen);
         self.creating |= swap.base.is_none();
-        Step::Acquire(swap)
+        LeaseStep::Acquire(swap)
     }
 
     /// The Lease was read; the answer came at `now`.
@@ -335,8 +335,8 @@ fn version(lease: &Observed) -> Option<&str> {
     }
 }
 
-fn due(now: Instant, at: Instant, step: Step) -> Step {
-    if now >= at { step } else { Step::Wait(at) }
+fn due(now: Instant, at: Instant, step: LeaseStep) -> LeaseStep {
+    if now >= at { step } else { LeaseStep::Wait(at) }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use larder_api::{ImageListPullJob, ImagePullJob};
 use larder_model::ImageRef;
 
-use super::{List, ListJobs, ListKey};
+use super::{ListJob, ListJobs, ListKey};
 use crate::engine::{WatchEvent, WatchKind, WriteThrottle, object_name, revision};
 
 /// Uids of children that are remembered after the objects are gone.
@@ -80,7 +80,7 @@ impl ListJobs {
                 known.ahead_of_watch = from_write;
             }
             None => {
-                let list = List {
+                let list = ListJob {
                     uid,
                     object: list,
                     ahead_of_watch: from_write,

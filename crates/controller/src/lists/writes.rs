@@ -10,7 +10,7 @@ use larder_api::{ImageListPullJobStatus, ImagePullJob, ImagePullJobSpec};
 use larder_model::ImageRef;
 use larder_planner::kruise::list as rules;
 
-use super::{List, ListJobs, ListKey, ListTarget, ListWrite, ListWriteResult};
+use super::{ListJob, ListJobs, ListKey, ListTarget, ListWrite, ListWriteResult};
 use crate::engine::{NewEvent, WatchKind};
 
 /// How long a child whose creation has an unknown outcome is waited for before it is created again.
@@ -24,7 +24,7 @@ pub(super) enum ListStep {
 
 impl ListJobs {
     /// The children of a list by image. Of two for one image the older one counts.
-    fn children_of(&self, list: &List) -> (BTreeMap<ImageRef, &ImagePullJob>, Vec<&ImagePullJob>) {
+    fn children_of(&self, list: &ListJob) -> (BTreeMap<ImageRef, &ImagePullJob>, Vec<&ImagePullJob>) {
         let mut children: BTreeMap<ImageRef, &ImagePullJob> = BTreeMap::new();
         let mut extra = Vec::new();
         let known = self.children.get(&list.uid).into_iter().flat_map(BTreeMap::values);
@@ -44,7 +44,7 @@ impl ListJobs {
     }
 
     /// The next child to create or delete.
-    pub(super) fn step(&self, list: &List) -> Option<ListStep> {
+    pub(super) fn step(&self, list: &ListJob) -> Option<ListStep> {
         if list.is_leaving() || list.ended().is_some() || self.not_served.is_some() {
             return None;
         }
@@ -97,7 +97,7 @@ impl ListJobs {
         worth_writing.then_some(ListWrite::Status(patch))
     }
 
-    fn status(&self, list: &List, now: Timestamp) -> ImageListPullJobStatus {
+    fn status(&self, list: &ListJob, now: Timestamp) -> ImageListPullJobStatus {
         if let Some(why) = self.not_served {
             return rules::held(&list.object, why, now);
         }

@@ -135,11 +135,11 @@ mod tests {
         assert_eq!((campaign.parallelism, campaign.selection.by), (1, SelectBy::All));
         assert_eq!((campaign.rules.timeout_seconds, campaign.rules.backoff_limit), (600, 3));
         assert_eq!(campaign.rules.when, PullWhen::IfNotPresent);
-        let never_ends = Ending::Always {
+        let when_all_are_done = Ending::Always {
             deadline: None,
             ttl: None,
         };
-        assert_eq!(campaign.ending, never_ends);
+        assert_eq!(campaign.ending, when_all_are_done);
         assert_eq!(campaign.owner.api_version.as_deref(), Some("apps.kruise.io/v1beta1"));
     }
 

@@ -7,7 +7,7 @@ use larder_api::{ImagePullJob, ImagePullJobStatus};
 
 use super::campaign::campaign;
 use super::status;
-use crate::dialect::{Dialect, Finished, Fleet, JobStatus, NodeFacts, Plan, Refusal, StatusCounts};
+use crate::dialect::{Candidate, Dialect, Finished, Fleet, JobStatus, Plan, Refusal, StatusCounts};
 use crate::explain::Explanation;
 use crate::finish::End;
 use crate::progress::Progress;
@@ -23,7 +23,7 @@ impl Dialect for PullJobs {
     type Status = ImagePullJobStatus;
     type Run = ();
 
-    const FOREIGN_FINALIZER: &'static str = larder_api::names::KRUISE_FINALIZER;
+    const FOREIGN_FINALIZER: Option<&'static str> = Some(larder_api::names::KRUISE_FINALIZER);
 
     fn status_of(object: &ImagePullJob) -> Option<&ImagePullJobStatus> {
         object.status.as_ref()
@@ -86,7 +86,7 @@ impl Dialect for PullJobs {
         (): &(),
         progress: &Progress,
         _unusable: &UnusableSecrets,
-        nodes: &BTreeMap<NodeKey, Option<NodeFacts<'_>>>,
+        nodes: &BTreeMap<NodeKey, Option<Candidate<'_>>>,
         now: Timestamp,
     ) -> Vec<(NodeKey, Explanation)> {
         let explained = nodes.keys().map(|node| (node.clone(), progress.explain(node, now)));

@@ -15,7 +15,7 @@ use super::nodes::{Choice, NodeRule, NodeRuleError, Unfit};
 use super::overriders::{OverriderError, Overriders, ResolveError};
 use super::tolerance::{Tolerance, ToleranceError};
 use crate::campaign::{Campaign, Ending, MaxFailures, PullRules, RESPONSE_TIME, SecretScope};
-use crate::dialect::NodeFacts;
+use crate::dialect::Candidate;
 use crate::secret::SecretRef;
 use crate::select::{SelectBy, Selection};
 use crate::task::{NodeTask, Tasks};
@@ -115,7 +115,7 @@ impl PrePull {
     /// What each node that can be tried is asked for. A node for which the overriders make no valid image fails by itself.
     /// A node that is gone has no labels to go by, and no task. One that was asked already keeps what is in `kept`, whatever
     /// its labels are now.
-    pub fn tasks(&self, choice: &mut Choice, fleet: &BTreeMap<NodeKey, NodeFacts<'_>>, kept: &Tasks) -> Tasks {
+    pub fn tasks(&self, choice: &mut Choice, fleet: &BTreeMap<NodeKey, Candidate<'_>>, kept: &Tasks) -> Tasks {
         let mut groups: BTreeMap<Vec<usize>, Result<Arc<NodeTask>, ResolveError>> = BTreeMap::new();
         let mut tasks = Tasks::default();
         for chosen in choice.nodes.iter_mut().filter(|chosen| chosen.unfit.is_none()) {
@@ -150,7 +150,7 @@ impl PrePull {
     /// is found where no overrider matched then, or one, or those that match another node.
     pub fn handed_out<'a>(
         &self,
-        fleet: &BTreeMap<NodeKey, NodeFacts<'_>>,
+        fleet: &BTreeMap<NodeKey, Candidate<'_>>,
         claimed: impl IntoIterator<Item = (&'a NodeKey, &'a NodeImage)>,
     ) -> Tasks {
         let uid = self.owner.uid.as_deref().unwrap_or_default();

@@ -16,7 +16,7 @@ use super::explain::{explain, not_chosen};
 use super::nodes::{Before, Choice, Chosen, choose};
 use super::reports::Reports;
 use super::{status, time, verdict};
-use crate::dialect::{Dialect, Finished, Fleet, JobStatus, NodeFacts, Plan, Refusal, Relabelled, StatusCounts};
+use crate::dialect::{Candidate, Dialect, Finished, Fleet, JobStatus, Plan, Refusal, Relabelled, StatusCounts};
 use crate::explain::Explanation;
 use crate::finish::End;
 use crate::progress::Progress;
@@ -45,7 +45,7 @@ impl Dialect for PrePullJobs {
     type Status = ImagePrePullJobStatus;
     type Run = PrePullRun;
 
-    const FOREIGN_FINALIZER: &'static str = larder_api::names::KUBEEDGE_FINALIZER;
+    const FOREIGN_FINALIZER: Option<&'static str> = Some(larder_api::names::KUBEEDGE_FINALIZER);
     const QUOTES_NODES: bool = true;
 
     fn status_of(object: &ImagePrePullJob) -> Option<&ImagePrePullJobStatus> {
@@ -113,7 +113,7 @@ impl Dialect for PrePullJobs {
         run: &mut PrePullRun,
         progress: &Progress,
         node: &NodeKey,
-        known: NodeFacts<'_>,
+        known: Candidate<'_>,
     ) -> Option<Relabelled> {
         let campaign = progress.campaign();
         let task = campaign.tasks.of(node);
@@ -181,7 +181,7 @@ impl Dialect for PrePullJobs {
         run: &PrePullRun,
         progress: &Progress,
         unusable: &UnusableSecrets,
-        nodes: &BTreeMap<NodeKey, Option<NodeFacts<'_>>>,
+        nodes: &BTreeMap<NodeKey, Option<Candidate<'_>>>,
         now: Timestamp,
     ) -> Vec<(NodeKey, Explanation)> {
         let own = run.choice.nodes.iter();

@@ -10,7 +10,7 @@ use super::node_text::NodeText;
 use super::nodes::{Chosen, NodeRule, Unfit, unfit};
 use super::texts::{Event, NodePhase};
 use crate::conditions::{FailedReason, failed};
-use crate::dialect::NodeFacts;
+use crate::dialect::Candidate;
 use crate::explain::{ExplainedState, Explanation};
 use crate::progress::Progress;
 use crate::secret::{SecretRef, UnusableSecrets};
@@ -64,7 +64,7 @@ pub(super) fn unusable_secrets<'a>(secrets: impl IntoIterator<Item = &'a SecretR
 }
 
 /// Says about any other node why it is none of the job's; `known` is the node as Kubernetes has it now.
-pub fn not_chosen(plan: &PrePull, known: Option<NodeFacts<'_>>) -> Explanation {
+pub fn not_chosen(plan: &PrePull, known: Option<Candidate<'_>>) -> Explanation {
     let matching = known.filter(|node| match &plan.nodes {
         NodeRule::Names(_) => false,
         NodeRule::Labels(rule) => rule.matches(node.labels),

@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::node_text::NodeText;
 use super::texts::{self, BAD_NODE_RULE, BOTH_NODE_RULES, NO_NODE_RULE, NO_NODES, NOT_EDGE, NOT_READY};
 use crate::agent_nodes::{NoAgent, WithoutAgent};
-use crate::dialect::NodeFacts;
+use crate::dialect::Candidate;
 use crate::select::{LabelRule, UnknownOperator};
 use crate::view::NodeKey;
 
@@ -176,7 +176,7 @@ impl Before {
 /// Chooses a job's nodes. `waits` says that nodes which are not ready are waited for, because the job has a deadline.
 pub fn choose(
     rule: &NodeRule,
-    fleet: &BTreeMap<NodeKey, NodeFacts<'_>>,
+    fleet: &BTreeMap<NodeKey, Candidate<'_>>,
     waits: bool,
     before: &Before,
 ) -> Result<Choice, NoNodes> {
@@ -223,7 +223,7 @@ pub fn choose(
 
 /// Why a node does not qualify. An edge node carries the label with an empty value; then an agent has to run there, and the
 /// node has to be ready, unless nodes that are not ready are waited for. The first that does not hold is the answer.
-pub(super) fn unfit(node: NodeFacts<'_>, waits: bool) -> Option<Unfit> {
+pub(super) fn unfit(node: Candidate<'_>, waits: bool) -> Option<Unfit> {
     if node.labels.get(EDGE_NODE_LABEL).is_none_or(|value| !value.is_empty()) {
         return Some(Unfit::NotEdge);
     }

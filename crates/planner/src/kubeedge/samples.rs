@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::nodes::choose;
 use super::{Before, Choice, PrePull, PrePullJobs, PrePullRun, Reports};
-use crate::dialect::{Dialect as _, NodeFacts};
+use crate::dialect::{Candidate, Dialect as _};
 use crate::finish::End;
 use crate::progress::{OrderResult, Progress, Step};
 use crate::report::NodeReport;
@@ -69,10 +69,10 @@ pub(crate) fn edge_nodes(nodes: &[(&str, &str)]) -> BTreeMap<NodeKey, Node> {
 }
 
 /// The same as a choice sees them.
-pub(crate) fn candidates(nodes: &BTreeMap<NodeKey, Node>) -> BTreeMap<NodeKey, NodeFacts<'_>> {
+pub(crate) fn candidates(nodes: &BTreeMap<NodeKey, Node>) -> BTreeMap<NodeKey, Candidate<'_>> {
     let mut candidates = BTreeMap::new();
     for (name, node) in nodes {
-        let candidate = NodeFacts {
+        let candidate = Candidate {
             labels: &node.labels,
             ready: node.ready,
             no_agent: None,
@@ -153,7 +153,7 @@ impl Fleet {
             foreign_agent: false,
             claim,
             heard: Heard::default(),
-            object_missing: record.is_none(),
+            unreadable: record.is_none(),
         };
         self.progress.node_changed(node, view, now);
     }

@@ -37,7 +37,7 @@ use crate::view::NodeKey;
 mod line;
 mod shapes;
 
-use line::{Line, Standing, Work};
+use line::{Line, NodeStanding, Work};
 
 /// How the status shows that a job is served, in both versions.
 pub const FIELDS: StatusFields = StatusFields {
@@ -129,12 +129,12 @@ impl View<'_> {
         let standing = |node: &NodeKey| {
             let indexed = progress.nodes.get(node);
             let bucket = indexed.map(|indexed| indexed.derived.bucket).unwrap_or_default();
-            Standing::of(bucket, end, waits_for_secrets)
+            NodeStanding::of(bucket, end, waits_for_secrets)
         };
         let done = self
             .choice
             .fit()
-            .filter(|node| standing(node) == Standing::Succeeded)
+            .filter(|node| standing(node) == NodeStanding::Succeeded)
             .count();
         let others = self.reports.len().saturating_sub(done);
         let details = Details::that_may_fit(done, others, self.plan.images.len());

@@ -48,12 +48,12 @@ impl Details {
 }
 
 /// What is left out, and how.
-type Step = (&'static str, fn(&mut ImagePrePullJobStatus));
+type Cut = (&'static str, fn(&mut ImagePrePullJobStatus));
 
 /// Makes a status fit and says in a sentence what was left out; none if all of it fits.
 pub(super) fn fit(status: &mut ImagePrePullJobStatus, gathered: Details, budget: usize) -> Option<String> {
     let room = budget.saturating_sub(RESERVED);
-    let steps: [Step; 6] = [
+    let steps: [Cut; 6] = [
         (IMAGES_OF_DONE_NODES, images_of_done_nodes),
         (IMAGES, images),
         ("the v1alpha1 list of nodes", legacy),

@@ -24,7 +24,7 @@ const PIN_OP_PAUSE: Duration = Duration::from_mins(5);
 
 /// Something to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum NodeStep {
     /// Ask the runtime whether the image is there; tell [`NodeScheduler::looked`].
     Look {
         /// Number of the question.
@@ -74,7 +74,7 @@ pub struct Image {
     pub fetched: Option<u64>,
 }
 
-/// Answer to [`Step::Look`].
+/// Answer to [`NodeStep::Look`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// It is there.
@@ -205,7 +205,7 @@ impl NodeScheduler {
     }
 
     /// What to do now. Each step is given out once.
-    pub fn decide(&mut self, now: Duration, wall: &Time) -> Vec<Step> {
+    pub fn decide(&mut self, now: Duration, wall: &Time) -> Vec<NodeStep> {
         self.decided = now;
         let Some(entries) = self.entries.take() else {
             return self.cancels();
@@ -265,21 +265,21 @@ impl NodeScheduler {
     }
 
     /// Runs whose entry left, was answered otherwise, or wants another version.
-    fn cancels(&mut self) -> Vec<Step> {
+    fn cancels(&mut self) -> Vec<NodeStep> {
         let states = &self.states;
         let unwanted = |number: u64, run: &Run| states.get(&run.key).and_then(EntryState::run) != Some(number);
         let mut steps = Vec::new();
         for (&number, run) in &mut self.runs {
             if !run.cancel_sent && unwanted(number, run) {
                 run.cancel_sent = true;
-                steps.push(Step::Cancel { run: number });
+                steps.push(NodeStep::Cancel { run: number });
             }
         }
         steps
     }
 
     /// Entries whose pause is over: they are looked up, or queued where a fresh pull is wanted.
-    fn start_looks(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
+    fn start_looks(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<NodeStep>, now: Duration) {
         let over = |state: &EntryState| matches!(state.stage, Stage::Look { until } if until <= now);
         let keys: Vec<Key> = self
             .states
@@ -298,14 +298,14 @@ impl NodeScheduler {
             match run {
                 Some(run) => {
                     state.enter(Stage::Looking { run }, now);
-                    steps.push(Step::Look { run, key });
+                    steps.push(NodeStep::Look { run, key });
                 }
                 None => state.stage = queued(state, now),
             }
         }
     }
 
-    fn start_dry_runs(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
+    fn start_dry_runs(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<NodeStep>, now: Duration) {
         let running = self.runs.values().filter(|run| run.kind == Kind::DryRun).count();
         for key in self
             .startable(entries, true)
@@ -318,11 +318,11 @@ impl NodeScheduler {
             };
             let limit = entry.timeout.min(state.left_of(entry.deadline, now));
             state.enter(Stage::Running { run }, now);
-            steps.push(Step::DryRun { run, key, limit });
+            steps.push(NodeStep::DryRun { run, key, limit });
         }
     }
 
-    fn start_pulls(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration, wall: &Time) {
+    fn start_pulls(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<NodeStep>, now: Duration, wall: &Time) {
         let free = self.max_pulls.saturating_sub(self.pulling());
         for key in self.startable(entries, false).into_iter().take(free) {
             let run = self.start(&key, Kind::Pull);
@@ -333,7 +333,7 @@ impl NodeScheduler {
             state.start_time.get_or_insert_with(|| wall.clone());
             let limit = entry.timeout.min(state.left_of(entry.deadline, now));
             state.enter(Stage::Running { run }, now);
-            steps.push(Step::Pull {
+            steps.push(NodeStep::Pull {
                 run,
                 key,
                 attempt: state.attempts,
@@ -360,7 +360,7 @@ impl NodeScheduler {
         self.last_run
     }
 
-    fn start_pin_ops(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<Step>, now: Duration) {
+    fn start_pin_ops(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<NodeStep>, now: Duration) {
         let Some(inventory) = &self.inventory else {
             return;
         };
@@ -374,7 +374,7 @@ impl NodeScheduler {
             }
             let settled = self.pin_ops_failed.contains_key(pin_op) || self.pin_ops_done.contains_key(pin_op);
             if !settled && self.pin_ops_running.insert(pin_op.clone()) {
-                steps.push(Step::PinOp(pin_op.clone()));
+                steps.push(NodeStep::PinOp(pin_op.clone()));
             }
         }
         for (key, state) in self

@@ -89,9 +89,9 @@ fn failed(reason: Reason) -> Ended {
 }
 
 /// The pulls among the steps: number and tag.
-fn pulls(steps: &[Step]) -> Vec<(u64, String)> {
+fn pulls(steps: &[NodeStep]) -> Vec<(u64, String)> {
     let pulls = steps.iter().filter_map(|step| match step {
-        Step::Pull { run, key, .. } => Some((*run, key.tag.clone())),
+        NodeStep::Pull { run, key, .. } => Some((*run, key.tag.clone())),
         _ => None,
     });
     pulls.collect()

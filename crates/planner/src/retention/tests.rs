@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::order;
+use crate::claim;
 use crate::view::samples::{at, campaign};
 
 fn reference(uid: &str) -> ObjectReference {
@@ -25,12 +25,12 @@ fn terms() -> Terms {
     }
 }
 
-fn running() -> Owner {
-    Owner::Running(Some(terms()))
+fn running() -> EntryOwner {
+    EntryOwner::Running(Some(terms()))
 }
 
-fn ended(seconds: i64) -> Owner {
-    Owner::Ended {
+fn ended(seconds: i64) -> EntryOwner {
+    EntryOwner::Ended {
         at: at(seconds),
         pins: false,
     }
@@ -41,7 +41,7 @@ fn object(owners: &[&str], phase: Option<Phase>) -> NodeImage {
     let mut object = NodeImage::new("node-1", NodeImageSpec::default());
     for uid in owners {
         let mut spec = object.spec.clone();
-        order::claim(
+        claim::claim(
             &mut spec,
             &object,
             &ImageRef::parse("nginx:1").unwrap(),
@@ -82,13 +82,13 @@ fn entry_mut(object: &mut NodeImage) -> Option<&mut ImageTagSpec> {
     object.spec.images.get_mut("nginx")?.tags.first_mut()
 }
 
-fn swept(object: &NodeImage, owners: &[(&str, Owner)], seconds: i64) -> Sweep {
-    let known: BTreeMap<&str, Owner> = owners.iter().cloned().collect();
-    let owner = |_: Entry<'_>, reference: &ObjectReference| {
+fn swept(object: &NodeImage, owners: &[(&str, EntryOwner)], seconds: i64) -> Sweep {
+    let known: BTreeMap<&str, EntryOwner> = owners.iter().cloned().collect();
+    let owner = |_: EntryName<'_>, reference: &ObjectReference| {
         known
             .get(reference.uid.as_deref().unwrap())
             .cloned()
-            .unwrap_or(Owner::Unknown)
+            .unwrap_or(EntryOwner::Unknown)
     };
     // What the node says ended at second 5, by its own clock, is seen at once.
     sweep(object, object.spec.clone(), owner, &seen_at(object, 5), at(seconds))
@@ -130,7 +130,7 @@ fn entries_that_are_over_leave_in_one_sweep() {
     let mut object = object(&["a"], Some(Phase::Succeeded));
     for (name, uid) in [("redis", "b"), ("busybox", "c")] {
         let mut spec = object.spec.clone();
-        order::claim(
+        claim::claim(
             &mut spec,
             &object,
             &ImageRef::parse(name).unwrap(),
@@ -161,7 +161,7 @@ fn entries_that_are_over_leave_in_one_sweep() {
 #[test]
 fn a_deleted_job_takes_its_entry_along_after_a_moment() {
     let object = object(&["a"], Some(Phase::Pulling));
-    let gone = [("a", Owner::Gone(at(10)))];
+    let gone = [("a", EntryOwner::Gone(at(10)))];
     assert_eq!(swept(&object, &gone, 10).next, Some(at(11)));
     assert!(!stays(&swept(&object, &gone, 11)));
 }
@@ -169,7 +169,7 @@ fn a_deleted_job_takes_its_entry_along_after_a_moment() {
 #[test]
 fn a_deleted_job_leaves_what_others_need() {
     let object = object(&["a", "b"], Some(Phase::Succeeded));
-    let sweep = swept(&object, &[("a", Owner::Gone(at(10))), ("b", running())], 20);
+    let sweep = swept(&object, &[("a", EntryOwner::Gone(at(10))), ("b", running())], 20);
     let entry = &sweep.spec.images["nginx"].tags[0];
     assert_eq!(entry.owner_references, [reference("b")]);
     assert_eq!(entry.claims.len(), 1);
@@ -178,7 +178,7 @@ fn a_deleted_job_leaves_what_others_need() {
 #[test]
 fn a_job_that_no_longer_wants_the_image_here_is_taken_off_at_once() {
     let object = object(&["a"], Some(Phase::Pulling));
-    assert!(!stays(&swept(&object, &[("a", Owner::Running(None))], 1)));
+    assert!(!stays(&swept(&object, &[("a", EntryOwner::Running(None))], 1)));
 }
 
 #[test]
@@ -191,17 +191,17 @@ fn owners_that_nobody_knows_are_kept_as_they_are() {
 #[test]
 fn a_pinned_entry_stays_until_its_last_pinning_job_is_deleted() {
     let object = object(&["a"], Some(Phase::Succeeded));
-    let pins = Owner::Ended { at: at(10), pins: true };
+    let pins = EntryOwner::Ended { at: at(10), pins: true };
     let sweep = swept(&object, &[("a", pins)], 10_000_000);
     assert!(sweep.spec.images["nginx"].tags[0].pin);
-    assert!(!stays(&swept(&object, &[("a", Owner::Gone(at(0)))], 100)));
+    assert!(!stays(&swept(&object, &[("a", EntryOwner::Gone(at(0)))], 100)));
 }
 
 #[test]
 fn a_pin_goes_with_the_job_that_pins_and_the_entry_goes_on() {
     let mut object = object(&["a", "b"], Some(Phase::Succeeded));
     entry_mut(&mut object).unwrap().pin = true;
-    let sweep = swept(&object, &[("a", Owner::Gone(at(0))), ("b", running())], 100);
+    let sweep = swept(&object, &[("a", EntryOwner::Gone(at(0))), ("b", running())], 100);
     assert!(!sweep.spec.images["nginx"].tags[0].pin);
 }
 
@@ -256,7 +256,7 @@ fn the_clock_of_a_node_says_nothing_about_how_long_an_entry_stays(#[case] comple
     images.get_mut("nginx").unwrap().tags[0].completion_time = Some(Time(completion_time));
     let mut ends = seen_at(&object, 10);
     ends.observe(&object, at(20));
-    let owner = |_: Entry<'_>, _: &ObjectReference| Owner::Unknown;
+    let owner = |_: EntryName<'_>, _: &ObjectReference| EntryOwner::Unknown;
     let swept = |seconds| sweep(&object, object.spec.clone(), owner, &ends, at(seconds));
     assert!(stays(&swept(39)));
     assert_eq!(swept(39).next, Some(at(40)));
@@ -313,7 +313,7 @@ fn edits_of_a_running_job_reach_its_entry() {
         sandbox: Some(sandbox.clone()),
         ..terms()
     };
-    let sweep = swept(&object, &[("a", Owner::Running(Some(edited)))], 1);
+    let sweep = swept(&object, &[("a", EntryOwner::Running(Some(edited)))], 1);
     let image = &sweep.spec.images["nginx"];
     assert_eq!(image.tags[0].pull_policy.timeout_seconds, 1_234);
     assert_eq!(image.tags[0].image_pull_policy.as_deref(), Some("Always"));
@@ -321,13 +321,13 @@ fn edits_of_a_running_job_reach_its_entry() {
     assert_eq!(image.tags[0].version, object.spec.images["nginx"].tags[0].version);
 }
 
-fn owners() -> impl Strategy<Value = Owner> {
+fn owners() -> impl Strategy<Value = EntryOwner> {
     prop_oneof![
-        Just(Owner::Unknown),
-        (0i64..100).prop_map(|noticed| Owner::Gone(at(noticed))),
+        Just(EntryOwner::Unknown),
+        (0i64..100).prop_map(|noticed| EntryOwner::Gone(at(noticed))),
         Just(running()),
-        Just(Owner::Running(None)),
-        (0i64..2_000, any::<bool>()).prop_map(|(end, pins)| Owner::Ended { at: at(end), pins }),
+        Just(EntryOwner::Running(None)),
+        (0i64..2_000, any::<bool>()).prop_map(|(end, pins)| EntryOwner::Ended { at: at(end), pins }),
     ]
 }
 
@@ -373,12 +373,12 @@ fn when_the_entry_of_a_deleted_job_leaves_those_deleted_since_leave_with_it(
     for (number, _) in noticed.iter().enumerate() {
         let image = ImageRef::parse(&format!("image-{number}:1")).unwrap();
         let mut spec = object.spec.clone();
-        order::claim(&mut spec, &object, &image, &reference(&number.to_string()), at(0));
+        claim::claim(&mut spec, &object, &image, &reference(&number.to_string()), at(0));
         object.spec = spec;
     }
-    let owner = |_: Entry<'_>, reference: &ObjectReference| {
+    let owner = |_: EntryName<'_>, reference: &ObjectReference| {
         let number: usize = reference.uid.as_ref().unwrap().parse().unwrap();
-        Owner::Gone(at(noticed[number]))
+        EntryOwner::Gone(at(noticed[number]))
     };
     let before = sweep(
         &object,

@@ -24,7 +24,7 @@ async fn a_call_that_panics_finishes_and_gives_its_room_back() {
         let node = NodeKey::from(format!("node-{number}"));
         writes.send(Request::Node(node.clone(), NodeWrite::Read));
         match writes.finished().await {
-            Some(Finished::Node(finished, NodeWriteResult::Unknown)) => assert_eq!(finished, node),
+            Some(FinishedCall::Node(finished, NodeWriteResult::Unknown)) => assert_eq!(finished, node),
             _ => panic!("the engine waits for a result"),
         }
     }
@@ -34,7 +34,7 @@ async fn a_call_that_panics_finishes_and_gives_its_room_back() {
     };
     writes.send(Request::Secret(secret));
     let finished = writes.finished().await;
-    assert!(matches!(finished, Some(Finished::Secret(_, SecretRead::Failed))));
+    assert!(matches!(finished, Some(FinishedCall::Secret(_, SecretRead::Failed))));
 }
 
 /// Counts warnings.

@@ -186,12 +186,12 @@ impl World {
         let now = self.local(who);
         self.note_reign(who, now);
         match self.candidates[who].election.next(now) {
-            Step::Wait(until) => {
+            LeaseStep::Wait(until) => {
                 let at = self.candidates[who].clock.when(self.origin, until).max(self.now + 1);
                 self.at(at, Event::Turn(who));
             }
-            Step::Look => self.call(who, now, Call::Look),
-            Step::Acquire(swap) | Step::Renew(swap) => self.call(who, now, Call::Write(swap)),
+            LeaseStep::Look => self.call(who, now, Call::Look),
+            LeaseStep::Acquire(swap) | LeaseStep::Renew(swap) => self.call(who, now, Call::Write(swap)),
         }
     }
 

@@ -38,9 +38,9 @@ fn leader() -> (Election, Instant) {
 #[case::it_is_mine_already(held_by(Some(ME), "7"), Some("7"), 3)]
 fn a_free_lease_is_taken_at_once(#[case] lease: Observed, #[case] base: Option<&str>, #[case] transitions: i32) {
     let (mut election, now) = start();
-    assert_eq!(election.next(now), Step::Look);
+    assert_eq!(election.next(now), LeaseStep::Look);
     election.saw(now, lease);
-    let Step::Acquire(swap) = election.next(now) else {
+    let LeaseStep::Acquire(swap) = election.next(now) else {
         panic!("not taken");
     };
     assert_eq!((swap.base.as_deref(), swap.transitions), (base, transitions));
@@ -51,10 +51,10 @@ fn a_free_lease_is_taken_at_once(#[case] lease: Observed, #[case] base: Option<&
 fn another_ones_lease_is_taken_when_it_did_not_change_for_its_duration() {
     let (mut election, now) = start();
     election.saw(now, held_by(Some("other"), "1"));
-    assert_eq!(election.next(now), Step::Wait(now + 2 * SECOND));
+    assert_eq!(election.next(now), LeaseStep::Wait(now + 2 * SECOND));
     election.saw(now + 14 * SECOND, held_by(Some("other"), "1"));
-    assert_eq!(election.next(now + 14 * SECOND), Step::Wait(now + 15 * SECOND));
-    assert!(matches!(election.next(now + 15 * SECOND), Step::Acquire(_)));
+    assert_eq!(election.next(now + 14 * SECOND), LeaseStep::Wait(now + 15 * SECOND));
+    assert!(matches!(election.next(now + 15 * SECOND), LeaseStep::Acquire(_)));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn every_change_starts_the_count_anew() {
     for second in 0..100 {
         let at = now + second * SECOND;
         election.saw(at, held_by(Some("other"), &second.to_string()));
-        assert!(!matches!(election.next(at), Step::Acquire(_)));
+        assert!(!matches!(election.next(at), LeaseStep::Acquire(_)));
     }
 }
 
@@ -76,7 +76,7 @@ fn a_longer_duration_in_the_lease_is_respected() {
     };
     election.saw(now, Observed::Present(longer.clone()));
     election.saw(now + 39 * SECOND, Observed::Present(longer));
-    assert_eq!(election.next(now + 39 * SECOND), Step::Wait(now + 40 * SECOND));
+    assert_eq!(election.next(now + 39 * SECOND), LeaseStep::Wait(now + 40 * SECOND));
 }
 
 #[rstest]
@@ -87,7 +87,7 @@ fn who_creates_a_deleted_lease_anew_leads_when_every_earlier_holder_has_stopped(
     let (mut election, now) = start();
     election.saw(now, held_by(holder, "1"));
     election.saw(now + SECOND, Observed::Absent);
-    let Step::Acquire(swap) = election.next(now + SECOND) else {
+    let LeaseStep::Acquire(swap) = election.next(now + SECOND) else {
         panic!("not created");
     };
     assert_eq!(swap.base, None);
@@ -95,8 +95,8 @@ fn who_creates_a_deleted_lease_anew_leads_when_every_earlier_holder_has_stopped(
     let mut at = now + 2 * SECOND;
     for _ in 0..10 {
         match election.next(at) {
-            Step::Wait(until) => at = until,
-            Step::Renew(_) => election.wrote(at, at, record(Some(ME), "3")),
+            LeaseStep::Wait(until) => at = until,
+            LeaseStep::Renew(_) => election.wrote(at, at, record(Some(ME), "3")),
             step => panic!("{step:?}"),
         }
         let leads = now + 17 * SECOND <= at;
@@ -108,10 +108,10 @@ fn who_creates_a_deleted_lease_anew_leads_when_every_earlier_holder_has_stopped(
 fn a_creation_of_unknown_outcome_counts_as_one() {
     let (mut election, now) = start();
     election.saw(now, Observed::Absent);
-    assert!(matches!(election.next(now), Step::Acquire(_)));
+    assert!(matches!(election.next(now), LeaseStep::Acquire(_)));
     election.failed(now + 5 * SECOND);
     election.saw(now + 60 * SECOND, held_by(Some(ME), "9"));
-    assert!(matches!(election.next(now + 60 * SECOND), Step::Acquire(_)));
+    assert!(matches!(election.next(now + 60 * SECOND), LeaseStep::Acquire(_)));
     election.wrote(now + 60 * SECOND, now + 60 * SECOND, record(Some(ME), "10"));
     assert_eq!(election.leadership(now + 60 * SECOND), Leadership::Follower);
 }
@@ -131,8 +131,8 @@ fn a_leader_writes_for_eight_seconds_after_it_sent_its_renewal() {
     assert!(leadership.may_write(until - Duration::from_millis(1)));
     assert!(!leadership.may_write(until));
 
-    assert_eq!(election.next(now), Step::Wait(now + 5 * SECOND));
-    let Step::Renew(swap) = election.next(now + 5 * SECOND) else {
+    assert_eq!(election.next(now), LeaseStep::Wait(now + 5 * SECOND));
+    let LeaseStep::Renew(swap) = election.next(now + 5 * SECOND) else {
         panic!("not renewed");
     };
     assert_eq!((swap.base.as_deref(), swap.changes_hands), (Some("1"), false));
@@ -151,10 +151,10 @@ fn a_leader_writes_for_eight_seconds_after_it_sent_its_renewal() {
 fn an_unknown_outcome_is_looked_up_before_the_next_renewal() {
     let (mut election, now) = leader();
     election.failed(now + 6 * SECOND);
-    assert_eq!(election.next(now + 6 * SECOND), Step::Wait(now + 7 * SECOND));
-    assert_eq!(election.next(now + 7 * SECOND), Step::Look);
+    assert_eq!(election.next(now + 6 * SECOND), LeaseStep::Wait(now + 7 * SECOND));
+    assert_eq!(election.next(now + 7 * SECOND), LeaseStep::Look);
     election.saw(now + 7 * SECOND, held_by(Some(ME), "2"));
-    let Step::Renew(swap) = election.next(now + 7 * SECOND) else {
+    let LeaseStep::Renew(swap) = election.next(now + 7 * SECOND) else {
         panic!("not renewed");
     };
     assert_eq!(swap.base.as_deref(), Some("2"));
@@ -167,7 +167,7 @@ fn an_unknown_outcome_is_looked_up_before_the_next_renewal() {
 fn leadership_ends_when_the_lease_is_no_longer_mine(#[case] lease: Observed) {
     let (mut election, now) = leader();
     election.refused(now + 5 * SECOND);
-    assert_eq!(election.next(now + 5 * SECOND), Step::Look);
+    assert_eq!(election.next(now + 5 * SECOND), LeaseStep::Look);
     election.saw(now + 5 * SECOND, lease);
     assert_eq!(election.leadership(now + 5 * SECOND), Leadership::Follower);
 }
@@ -179,7 +179,7 @@ fn leadership_ends_when_no_renewal_came_through() {
     assert_eq!(election.leadership(now + 15 * SECOND), Leadership::Follower);
     election.next(now + 15 * SECOND);
     election.saw(now + 16 * SECOND, held_by(Some(ME), "1"));
-    let Step::Acquire(swap) = election.next(now + 16 * SECOND) else {
+    let LeaseStep::Acquire(swap) = election.next(now + 16 * SECOND) else {
         panic!("not taken again");
     };
     election.wrote(

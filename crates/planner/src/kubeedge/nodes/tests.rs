@@ -13,11 +13,11 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 /// edge-1 and edge-2 are edge nodes of the east; down is not ready; cloud is no edge node; odd has the label with a value.
-fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, NodeFacts<'_>>) -> T) -> T {
+fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, Candidate<'_>>) -> T) -> T {
     let edge = labels(&[(EDGE_NODE_LABEL, ""), ("region", "east")]);
     let cloud = labels(&[("region", "east")]);
     let odd = labels(&[(EDGE_NODE_LABEL, "true"), ("region", "east")]);
-    let ready = |labels| NodeFacts {
+    let ready = |labels| Candidate {
         labels,
         ready: true,
         no_agent: None,
@@ -27,7 +27,7 @@ fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, NodeFacts<'_>>) -> T) -> T
         ("edge-2", ready(&edge)),
         (
             "down",
-            NodeFacts {
+            Candidate {
                 labels: &edge,
                 ready: false,
                 no_agent: None,
@@ -37,7 +37,7 @@ fn with_fleet<T>(look: impl FnOnce(&BTreeMap<NodeKey, NodeFacts<'_>>) -> T) -> T
         ("odd", ready(&odd)),
         (
             "odd-and-down",
-            NodeFacts {
+            Candidate {
                 labels: &odd,
                 ready: false,
                 no_agent: None,
@@ -207,7 +207,7 @@ fn a_node_without_an_agent_is_left_out_unless_it_is_named(
     #[case] want: &[(&str, Option<&str>)],
 ) {
     let edge = labels(&[(EDGE_NODE_LABEL, ""), ("region", "east")]);
-    let node = |no_agent| NodeFacts {
+    let node = |no_agent| Candidate {
         labels: &edge,
         ready: true,
         no_agent,

@@ -20,7 +20,7 @@ const IMAGES_NAMED: usize = 3;
 
 /// Where a node stands in the engine, and at the job's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum NodeStanding {
     Waiting(Option<Reason>),
     Active,
     Succeeded,
@@ -73,7 +73,7 @@ pub(super) struct ImageLine {
     pub(super) failure: Option<String>,
 }
 
-impl Standing {
+impl NodeStanding {
     pub(super) fn of(bucket: Bucket, end: Option<End>, waits_for_secrets: bool) -> Self {
         match (bucket, end) {
             (Bucket::Succeeded, _) => Self::Succeeded,
@@ -103,10 +103,10 @@ impl Line {
         }
     }
 
-    pub(super) fn of(name: &NodeKey, standing: Standing, work: Option<Work<'_>>) -> Self {
+    pub(super) fn of(name: &NodeKey, standing: NodeStanding, work: Option<Work<'_>>) -> Self {
         let report = work.map(|work| work.report);
         let mut line = match standing {
-            Standing::Waiting(why) => Self {
+            NodeStanding::Waiting(why) => Self {
                 why,
                 // Every node would say the same of a Secret; the job says it once.
                 reason: why
@@ -114,11 +114,11 @@ impl Line {
                     .map(|why| text(why, name)),
                 ..Self::at(name, NodePhase::Pending, State::Init, Event::Init)
             },
-            Standing::Active => Self::at(name, NodePhase::InProgress, State::Checking, Event::Init),
-            Standing::Succeeded => Self::at(name, NodePhase::Successful, State::Successful, Event::Pull),
-            Standing::CutOff => Self::silent(name, Reason::DeadlineExceeded),
-            Standing::Failed(Reason::Unresponsive) => Self::silent(name, Reason::Unresponsive),
-            Standing::Failed(why) => Self::failed(name, why, report),
+            NodeStanding::Active => Self::at(name, NodePhase::InProgress, State::Checking, Event::Init),
+            NodeStanding::Succeeded => Self::at(name, NodePhase::Successful, State::Successful, Event::Pull),
+            NodeStanding::CutOff => Self::silent(name, Reason::DeadlineExceeded),
+            NodeStanding::Failed(Reason::Unresponsive) => Self::silent(name, Reason::Unresponsive),
+            NodeStanding::Failed(why) => Self::failed(name, why, report),
         };
         let Some(work) = work.filter(|_| line.phase != NodePhase::Pending) else {
             return line;

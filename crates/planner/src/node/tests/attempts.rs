@@ -8,7 +8,7 @@ fn an_image_is_pulled_and_answered() {
     let steps = scheduler.decide(at(0), &wall());
     assert_eq!(
         steps,
-        [Step::Pull {
+        [NodeStep::Pull {
             run: 1,
             key: key("1"),
             attempt: 1,
@@ -39,7 +39,7 @@ fn an_image_that_is_there_is_answered_by_looking_even_when_all_slots_are_taken()
     let steps = scheduler.decide(at(0), &wall());
     assert_eq!(
         steps[0],
-        Step::Look {
+        NodeStep::Look {
             run: 1,
             key: key("there")
         }
@@ -71,7 +71,10 @@ fn a_look_without_answer_is_asked_again_before_anything_is_pulled() {
     );
     assert!(scheduler.decide(at(0), &wall()).is_empty());
     scheduler.wake(at(0), Reason::RuntimeDown);
-    assert_eq!(scheduler.decide(at(0), &wall()), [Step::Look { run: 2, key: key("1") }]);
+    assert_eq!(
+        scheduler.decide(at(0), &wall()),
+        [NodeStep::Look { run: 2, key: key("1") }]
+    );
 }
 
 #[test]
@@ -81,7 +84,10 @@ fn before_another_try_it_looks_whether_the_image_came_in_another_way() {
     scheduler.looked(1, Found::Absent, at(0), &wall());
     scheduler.decide(at(0), &wall());
     scheduler.ended(2, failed(Reason::Unreachable), at(0), &wall());
-    assert_eq!(scheduler.decide(at(1), &wall()), [Step::Look { run: 3, key: key("1") }]);
+    assert_eq!(
+        scheduler.decide(at(1), &wall()),
+        [NodeStep::Look { run: 3, key: key("1") }]
+    );
     scheduler.looked(3, Found::Present(Image::default()), at(1), &wall());
     assert_eq!(phase(&scheduler, "1"), Phase::Succeeded);
 }

@@ -8,7 +8,7 @@ fn a_dry_run_pulls_nothing_and_claims_no_success() {
     dry.dry_run = true;
     let mut scheduler = scheduler(1, &[tag("busy"), dry]);
     let steps = scheduler.decide(at(0), &wall());
-    assert!(matches!(&steps[0], Step::DryRun { run: 1, .. }), "{steps:?}");
+    assert!(matches!(&steps[0], NodeStep::DryRun { run: 1, .. }), "{steps:?}");
     let verdict = Ok("fits".to_owned());
     scheduler.ended(
         1,
@@ -44,5 +44,5 @@ fn a_dry_run_that_lacks_credentials_waits_for_them() {
     dry.credentials = vec!["a".into()];
     scheduler.take_orders(entries(&spec(&[dry])), None, at(0));
     let steps = scheduler.decide(at(0), &wall());
-    assert!(matches!(&steps[..], [Step::DryRun { .. }]), "{steps:?}");
+    assert!(matches!(&steps[..], [NodeStep::DryRun { .. }]), "{steps:?}");
 }

@@ -54,7 +54,7 @@ fn the_deadline_goes_on_after_a_restart(#[case] same_boot: bool, #[case] now: u6
     second.resume(resumed.collect());
     second.take_orders(entries(&spec(&[limited])), None, at(now));
     let steps = second.decide(at(now), &wall());
-    let [Step::Pull { attempt, limit, .. }] = &steps[..] else {
+    let [NodeStep::Pull { attempt, limit, .. }] = &steps[..] else {
         panic!("{steps:?}");
     };
     assert_eq!(
@@ -95,5 +95,5 @@ fn what_the_runtime_finished_while_the_agent_was_dead_is_found() {
         .map(|(key, state)| (key.clone(), state.clone().resumed(at(1), true, at(2))));
     second.resume(resumed.collect());
     second.take_orders(entries(&spec(&[if_not_present(tag("1"))])), None, at(2));
-    assert!(matches!(second.decide(at(2), &wall())[..], [Step::Look { .. }]));
+    assert!(matches!(second.decide(at(2), &wall())[..], [NodeStep::Look { .. }]));
 }

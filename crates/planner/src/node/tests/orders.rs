@@ -19,7 +19,7 @@ fn an_entry_that_leaves_is_given_up_and_its_slot_goes_on_when_it_ended() {
     let mut scheduler = scheduler(1, &[tag("1"), tag("2")]);
     scheduler.decide(at(0), &wall());
     scheduler.take_orders(entries(&spec(&[tag("2")])), None, at(1));
-    assert_eq!(scheduler.decide(at(1), &wall()), [Step::Cancel { run: 1 }]);
+    assert_eq!(scheduler.decide(at(1), &wall()), [NodeStep::Cancel { run: 1 }]);
     assert!(scheduler.decide(at(1), &wall()).is_empty());
     scheduler.ended(1, Ended::Canceled, at(1), &wall());
     assert_eq!(pulls(&scheduler.decide(at(1), &wall())), [(2, "2".to_owned())]);
@@ -47,7 +47,7 @@ fn a_new_version_starts_over_and_keeps_the_last_success() {
 fn a_running_pull_answers_a_new_version_that_only_wants_the_image_to_be_there() {
     let mut scheduler = scheduler(2, &[if_not_present(tag("1"))]);
     let steps = scheduler.decide(at(0), &wall());
-    assert!(matches!(steps[..], [Step::Look { run: 1, .. }]), "{steps:?}");
+    assert!(matches!(steps[..], [NodeStep::Look { run: 1, .. }]), "{steps:?}");
     scheduler.looked(1, Found::Absent, at(0), &wall());
     assert_eq!(pulls(&scheduler.decide(at(0), &wall())), [(2, "1".to_owned())]);
     scheduler.progress(2, 40, 100, at(0));
@@ -82,7 +82,7 @@ fn a_running_pull_is_given_up_for_other_credentials() {
     again.version = 1;
     again.credentials = vec!["new".into()];
     scheduler.take_orders(entries(&spec(&[again])), None, at(1));
-    assert_eq!(scheduler.decide(at(1), &wall())[0], Step::Cancel { run: 2 });
+    assert_eq!(scheduler.decide(at(1), &wall())[0], NodeStep::Cancel { run: 2 });
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_new_version_that_wants_a_fresh_pull_gives_up_the_running_one() {
     again.version = 1;
     scheduler.take_orders(entries(&spec(&[again])), None, at(1));
     let steps = scheduler.decide(at(1), &wall());
-    assert_eq!(steps[0], Step::Cancel { run: 1 });
+    assert_eq!(steps[0], NodeStep::Cancel { run: 1 });
     scheduler.ended(1, pulled("late"), at(1), &wall());
     assert_eq!(
         phase(&scheduler, "1"),

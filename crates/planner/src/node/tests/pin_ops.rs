@@ -41,7 +41,7 @@ fn a_pin_is_set_once_and_followed_when_the_tag_moves() {
     scheduler.take_inventory(inventory_of(2, &["1"]), at(2));
     assert_eq!(
         scheduler.decide(at(2), &wall()),
-        [Step::PinOp(PinOp::Pin(image_of("1")))]
+        [NodeStep::PinOp(PinOp::Pin(image_of("1")))]
     );
     assert!(scheduler.decide(at(2), &wall()).is_empty());
     scheduler.pin_op_ended(&PinOp::Pin(image_of("1")), Ok(()), at(3));
@@ -58,7 +58,7 @@ fn a_pin_is_set_once_and_followed_when_the_tag_moves() {
     scheduler.take_inventory(inventory, at(5));
     assert_eq!(
         scheduler.decide(at(5), &wall()),
-        [Step::PinOp(PinOp::Pin(image_of("1")))]
+        [NodeStep::PinOp(PinOp::Pin(image_of("1")))]
     );
 }
 
@@ -71,7 +71,7 @@ fn a_pin_goes_with_its_entry_and_an_alias_stays() {
     scheduler.take_inventory(inventory, at(2));
     assert_eq!(
         scheduler.decide(at(2), &wall()),
-        [Step::PinOp(PinOp::Unpin(image_of("1")))]
+        [NodeStep::PinOp(PinOp::Unpin(image_of("1")))]
     );
 }
 
@@ -93,7 +93,7 @@ fn withdrawn_orders_give_up_what_runs() {
     let mut scheduler = scheduler(1, &[tag("1")]);
     scheduler.decide(at(0), &wall());
     scheduler.withdraw();
-    assert_eq!(scheduler.decide(at(0), &wall()), [Step::Cancel { run: 1 }]);
+    assert_eq!(scheduler.decide(at(0), &wall()), [NodeStep::Cancel { run: 1 }]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn pins_that_come_together_do_not_exceed_the_budget_together() {
     scheduler.take_inventory(inventory, at(2));
     assert_eq!(
         scheduler.decide(at(2), &wall()),
-        [Step::PinOp(PinOp::Pin(image_of("1")))]
+        [NodeStep::PinOp(PinOp::Pin(image_of("1")))]
     );
     assert_eq!(shown(&scheduler, "1").reason(), None);
     assert_eq!(shown(&scheduler, "2").reason(), Some(Reason::NoSpace));
@@ -149,7 +149,7 @@ fn a_pin_that_fails_is_reported_and_tried_again_later() {
     let pin_op = PinOp::Alias(image_of("1"), name);
     let mut scheduler = done(&[aliased]);
     scheduler.take_inventory(inventory_of(2, &["1"]), at(2));
-    assert_eq!(scheduler.decide(at(2), &wall()), [Step::PinOp(pin_op.clone())]);
+    assert_eq!(scheduler.decide(at(2), &wall()), [NodeStep::PinOp(pin_op.clone())]);
     let note = Note {
         reason: None,
         message: "taken".into(),
@@ -158,7 +158,7 @@ fn a_pin_that_fails_is_reported_and_tried_again_later() {
     assert!(scheduler.decide(at(2), &wall()).is_empty());
     assert_eq!(shown(&scheduler, "1").message.as_deref(), Some("taken"));
     let next = scheduler.wake_at().unwrap();
-    assert_eq!(scheduler.decide(next, &wall()), [Step::PinOp(pin_op)]);
+    assert_eq!(scheduler.decide(next, &wall()), [NodeStep::PinOp(pin_op)]);
 }
 
 /// Each of them in turn once took the name from the other, several times a second.
@@ -174,7 +174,7 @@ fn a_name_that_two_entries_ask_for_comes_to_rest() {
     scheduler.take_inventory(inventory_of(2, &["1", "2"]), at(2));
     assert_eq!(
         scheduler.decide(at(2), &wall()),
-        [Step::PinOp(PinOp::Alias(image_of("1"), name.clone()))]
+        [NodeStep::PinOp(PinOp::Alias(image_of("1"), name.clone()))]
     );
     assert!(shown(&scheduler, "2").message.unwrap().contains("app:1 has that name"));
 

@@ -61,17 +61,17 @@ struct World {
 }
 
 impl World {
-    fn take(&mut self, steps: Vec<Step>) {
+    fn take(&mut self, steps: Vec<NodeStep>) {
         for step in steps {
             match step {
-                Step::Pull { run, .. } => assert!(self.running.insert(run, false).is_none(), "handed out twice"),
-                Step::Look { run, .. } => assert!(self.looking.insert(run), "handed out twice"),
-                Step::Cancel { run } => {
+                NodeStep::Pull { run, .. } => assert!(self.running.insert(run, false).is_none(), "handed out twice"),
+                NodeStep::Look { run, .. } => assert!(self.looking.insert(run), "handed out twice"),
+                NodeStep::Cancel { run } => {
                     self.running.remove(&run);
                     self.looking.remove(&run);
                     self.running.insert(run, true);
                 }
-                Step::DryRun { .. } | Step::PinOp(_) => {}
+                NodeStep::DryRun { .. } | NodeStep::PinOp(_) => {}
             }
         }
     }
@@ -122,8 +122,8 @@ proptest! {
         for _ in 0..2000 {
             for step in scheduler.decide(now, &wall()) {
                 match step {
-                    Step::Look { run, .. } => scheduler.looked(run, Found::Absent, now, &wall()),
-                    Step::Pull { run, .. } => {
+                    NodeStep::Look { run, .. } => scheduler.looked(run, Found::Absent, now, &wall()),
+                    NodeStep::Pull { run, .. } => {
                         let kind = ends.next().unwrap_or(0);
                         successes += i32::from(kind == 0);
                         scheduler.ended(run, end_of(kind), now, &wall());

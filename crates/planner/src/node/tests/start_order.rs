@@ -25,8 +25,8 @@ fn served(scheduler: &mut NodeScheduler) -> Vec<String> {
     for turn in 0..20 {
         for step in scheduler.decide(at(turn), &wall()) {
             match step {
-                Step::Look { run, .. } => scheduler.looked(run, Found::Absent, at(turn), &wall()),
-                Step::Pull { run, key, .. } => {
+                NodeStep::Look { run, .. } => scheduler.looked(run, Found::Absent, at(turn), &wall()),
+                NodeStep::Pull { run, key, .. } => {
                     order.push(key.tag);
                     scheduler.ended(run, pulled("x"), at(turn), &wall());
                 }
@@ -108,7 +108,7 @@ fn a_quick_answer_does_not_overtake_a_lower_position() {
     let looks = scheduler.decide(at(0), &wall());
     let run_of = |name: &str| {
         let run = looks.iter().find_map(|step| match step {
-            Step::Look { run, key } if key.tag == name => Some(*run),
+            NodeStep::Look { run, key } if key.tag == name => Some(*run),
             _ => None,
         });
         run.unwrap()

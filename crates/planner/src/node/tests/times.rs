@@ -37,12 +37,12 @@ fn the_deadline_counts_from_first_sight_and_cuts_the_last_try() {
     scheduler.ended(1, failed(Reason::Unreachable), at(9), &wall());
     let steps = scheduler.decide(at(10), &wall());
     assert!(
-        matches!(steps[..], [Step::Pull { run: 2, limit, .. }] if limit == at(4)),
+        matches!(steps[..], [NodeStep::Pull { run: 2, limit, .. }] if limit == at(4)),
         "{steps:?}"
     );
     assert_eq!(scheduler.wake_at(), Some(at(14)));
     let steps = scheduler.decide(at(14), &wall());
-    assert_eq!(steps, [Step::Cancel { run: 2 }]);
+    assert_eq!(steps, [NodeStep::Cancel { run: 2 }]);
     let status = shown(&scheduler, "1");
     assert_eq!(
         (status.phase(), status.reason()),
