@@ -14,7 +14,7 @@
 //! | `fleet_limit` | the slots of all jobs, and which job gets the next one |
 //! | `secrets`, `pull_secrets` | what Secrets hold, and what that means for jobs |
 //! | `credentials` | credentials, sealed to nodes |
-//! | `node_policy` | whether credentials may be sealed at all |
+//! | `node_policy` | which nodes may be sent credentials |
 //! | `pods` | per namespace with a job that selects nodes by pods: where its pods run |
 //! | `results`, `events` | new results in NodeImages, and Events |
 //! | `work_queue`, `resync` | what has to be looked at, at once, later, or again |
@@ -53,9 +53,9 @@ use std::num::NonZeroUsize;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 use larder_planner::agent_nodes::AgentNodes;
-use larder_planner::node_policy::PolicyCheck;
 use larder_planner::secret::SecretNamespaces;
 
+use self::credentials::Logins;
 pub use self::events::{EventRecorder, NewEvent};
 use self::fleet_limit::FleetLimit;
 pub(crate) use self::job::object_of;
@@ -63,6 +63,7 @@ pub use self::job::{Job, TypedJob};
 pub use self::job_writes::{JobTarget, JobWrite, JobWriteResult};
 use self::jobs::Jobs;
 pub use self::jobs::{JobId, JobKey};
+use self::node_policy::SealingRules;
 pub use self::node_writes::{NodeWrite, NodeWriteResult};
 use self::nodes::Nodes;
 use self::pods::Pods;
@@ -105,7 +106,7 @@ pub struct Engine {
     jobs: Jobs,
     fleet_limit: FleetLimit,
     secrets: Secrets,
-    policy: PolicyCheck,
+    sealing: SealingRules,
     pods: Pods,
     events: EventRecorder,
     queue: WorkQueue,
@@ -118,12 +119,12 @@ impl Engine {
     pub fn new(limits: Limits) -> Self {
         Self {
             fleet_limit: FleetLimit::new(limits.max_active_pulls),
+            sealing: SealingRules::new(&limits),
             limits,
             sync: Sync::default(),
             nodes: Nodes::default(),
             jobs: Jobs::default(),
             secrets: Secrets::default(),
-            policy: PolicyCheck::default(),
             pods: Pods::default(),
             events: EventRecorder::default(),
             queue: WorkQueue::default(),
@@ -155,7 +156,7 @@ impl Engine {
         self.fleet_limit.clear();
         self.secrets = Secrets::default();
         // The clock may have been set back.
-        self.policy.changed();
+        self.sealing.policy_changed();
     }
 
     /// Decides for everything that has to be looked at.
@@ -169,6 +170,15 @@ impl Engine {
         self.count_all_slots(now);
         while let Some(job) = self.queue.next_job(now) {
             self.decide_job(job, now);
+        }
+    }
+
+    /// What jobs and hand-written entries may pull with.
+    fn logins(&self) -> Logins<'_> {
+        Logins {
+            jobs: &self.jobs,
+            secrets: &self.secrets,
+            cluster_job_secrets: &self.limits.cluster_job_secrets,
         }
     }
 

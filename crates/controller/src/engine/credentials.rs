@@ -6,14 +6,19 @@ use larder_api::NodeImage;
 use larder_api::node_image::{ImageSpec, NodeImageSpec, PullSecretReference, SealedCredential};
 use larder_model::{ImageRef, NodeName};
 use larder_planner::node_spec::{Credentials, EntryKey, Order};
+use larder_planner::progress::NoLogin;
+use larder_planner::secret::SecretNamespaces;
+use larder_planner::task::Tasks;
 use larder_planner::{NodeKey, SecretRef};
 use larder_registry::docker_config::Entry;
 use larder_registry::{Credential, Keyring};
 use larder_seal::{Binding, Login, PublicKey, seal, sealed_id};
 use tracing::warn;
 
+use super::JobId;
+use super::jobs::Jobs;
 use super::pull_secrets::is_for_hand_written;
-use super::{Engine, JobId};
+use super::secrets::Secrets;
 
 /// What a sealed credential takes beside its logins: id, fingerprint, nonce, field names.
 const SEALED_BYTES: usize = 512;
@@ -32,45 +37,22 @@ struct LoginSet {
     logins: Vec<Login>,
 }
 
-/// Whether a node may be sent credentials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sealing {
-    Allowed,
-    /// An identity writes for the node that other nodes share: any of these may have published the key.
-    SharedWriter,
-    /// The node policy is not known to be enforced: any node may have published the key.
-    PolicyNotEnforced,
-}
-
 /// Some owner's Secrets are not known at the moment.
 struct NotKnown;
 
-impl Engine {
-    /// What sealing to a node needs. None while the node has published no usable key, or may be sent nothing.
-    pub(super) fn seal_target(&self, node: &NodeKey, object: &NodeImage) -> Option<SealTarget> {
-        match self.sealing_for(object) {
-            Sealing::Allowed => SealTarget::of(node, object),
-            Sealing::SharedWriter | Sealing::PolicyNotEnforced => None,
-        }
-    }
+/// What jobs and hand-written entries may pull with.
+#[derive(Clone, Copy)]
+pub(super) struct Logins<'a> {
+    pub(super) jobs: &'a Jobs,
+    pub(super) secrets: &'a Secrets,
+    /// Secrets that jobs without a namespace may use.
+    pub(super) cluster_job_secrets: &'a SecretNamespaces,
+}
 
-    /// Whether a node may be sent credentials. A key is worth nothing where another identity may have published it.
-    pub(super) fn sealing_for(&self, object: &NodeImage) -> Sealing {
-        let labels = object.metadata.labels.as_ref();
-        let shared = self.limits.shared_writer_label;
-        if shared.is_some_and(|label| labels.is_some_and(|labels| labels.contains_key(label))) {
-            return Sealing::SharedWriter;
-        }
-        if self.policy_lets_seal() {
-            Sealing::Allowed
-        } else {
-            Sealing::PolicyNotEnforced
-        }
-    }
-
+impl<'a> Logins<'a> {
     /// Which sealed credentials each entry of a node may refer to: those that are there, and those that orders add.
     pub(super) fn credential_ids(
-        &self,
+        self,
         node: &NodeKey,
         object: &NodeImage,
         target: &SealTarget,
@@ -93,7 +75,7 @@ impl Engine {
 
     /// The owners of each entry, with those that orders add. An entry without owners is hand-written.
     fn uses_of(
-        &self,
+        self,
         node: &NodeKey,
         object: &NodeImage,
         orders: &[(&str, &Order)],
@@ -121,7 +103,7 @@ impl Engine {
 
     /// What the owners of an entry may use.
     fn login_sets(
-        &self,
+        self,
         node: &NodeKey,
         object: &NodeImage,
         target: &SealTarget,
@@ -149,7 +131,7 @@ impl Engine {
     }
 
     fn login_set(
-        &self,
+        self,
         secrets: &[SecretRef],
         image: &ImageRef,
         claim_uid: String,
@@ -168,7 +150,7 @@ impl Engine {
 
     /// Adds the sealed data of credentials that entries refer to and that are not in the spec yet.
     pub(super) fn add_sealed_credentials(
-        &self,
+        self,
         node: &NodeKey,
         object: &NodeImage,
         target: &SealTarget,
@@ -208,8 +190,8 @@ impl Engine {
     }
 
     /// Whether a node that was denied would now be given other credentials than it had.
-    pub(super) fn has_newer_credentials(&self, job: JobId, node: &NodeKey, object: &NodeImage) -> bool {
-        let (Some(running), Some(target)) = (self.jobs.running(job), self.seal_target(node, object)) else {
+    pub(super) fn are_newer(self, job: JobId, node: &NodeKey, object: &NodeImage, target: &SealTarget) -> bool {
+        let Some(running) = self.jobs.running(job) else {
             return false;
         };
         let campaign = running.progress.campaign();
@@ -226,7 +208,7 @@ impl Engine {
     }
 
     /// The Secrets that a job's image may be pulled with on a node. Those that the job may not use are as good as unknown.
-    fn secrets_for(&self, job: JobId, node: &NodeKey, image: &ImageRef) -> Result<Vec<SecretRef>, NotKnown> {
+    fn secrets_for(self, job: JobId, node: &NodeKey, image: &ImageRef) -> Result<Vec<SecretRef>, NotKnown> {
         let running = self.jobs.running(job);
         let task = running.and_then(|running| running.progress.campaign().tasks.of(node));
         let secrets = task.map(|task| task.secrets_for(image)).unwrap_or_default();
@@ -237,14 +219,41 @@ impl Engine {
         }
     }
 
-    /// Secrets that hand-written entries of a node name.
-    pub(super) fn hand_written_secrets_of(&self, node: &NodeKey) -> Vec<SecretRef> {
-        let image = self.nodes.get(node).and_then(|record| record.image.as_ref());
-        let images = image.into_iter().flat_map(|image| image.spec.images.values());
-        images
-            .filter(|image| image.tags.iter().any(|entry| entry.owner_references.is_empty()))
-            .flat_map(hand_written_secrets)
-            .collect()
+    /// Whether a job may use a Secret: one of its own namespace, or if it has none, one that the settings allow.
+    pub(super) fn may_use(self, job: JobId, secret: &SecretRef) -> bool {
+        let namespace = self.jobs.get(job).map(|record| record.key.namespace.as_str());
+        match namespace {
+            None | Some("") => self.cluster_job_secrets.allow(secret),
+            Some(namespace) => namespace == secret.namespace,
+        }
+    }
+
+    /// The registries for which a job's Secrets hold no login.
+    pub(super) fn missing(self, job: JobId) -> BTreeSet<NoLogin> {
+        let tasks = self.jobs.running(job).map(|running| &running.progress.campaign().tasks);
+        // Most nodes have the same task.
+        let mut uses: BTreeSet<(&'a ImageRef, Vec<SecretRef>)> = BTreeSet::new();
+        for task in tasks.into_iter().flat_map(Tasks::iter) {
+            let images = task.references().into_iter();
+            uses.extend(images.map(|image| (image, task.secrets_for(image))));
+        }
+        // A Secret that the job may not use may be known all the same, because another job uses it.
+        let useless = |(image, secrets): &(&ImageRef, Vec<SecretRef>)| {
+            !secrets.is_empty()
+                && secrets.iter().all(|secret| self.may_use(job, secret))
+                && self.holds_no_login(image, secrets)
+        };
+        let missing = uses.into_iter().filter(useless).map(|(image, secrets)| NoLogin {
+            registry: image.registry().to_owned(),
+            secrets: secrets.iter().map(ToString::to_string).collect(),
+        });
+        missing.collect()
+    }
+
+    /// Whether these Secrets are known, and hold no login that fits an image.
+    fn holds_no_login(self, image: &ImageRef, secrets: &[SecretRef]) -> bool {
+        let known = self.secrets.credentials(secrets);
+        known.is_some_and(|(_, entries)| fitting(entries, image).is_empty())
     }
 }
 
@@ -257,7 +266,7 @@ impl LoginSet {
 }
 
 impl SealTarget {
-    fn of(node: &NodeKey, object: &NodeImage) -> Option<Self> {
+    pub(super) fn of(node: &NodeKey, object: &NodeImage) -> Option<Self> {
         let key = object.status.as_ref()?.agent.as_ref()?.public_key.as_deref()?;
         Some(Self {
             node: NodeName::parse(node).ok()?,
@@ -295,7 +304,7 @@ impl SealTarget {
 }
 
 /// The Secrets that a hand-written entry names, as far as it may.
-fn hand_written_secrets(image: &ImageSpec) -> Vec<SecretRef> {
+pub(super) fn hand_written_secrets(image: &ImageSpec) -> Vec<SecretRef> {
     let secret = |reference: &PullSecretReference| {
         let namespace = reference.namespace.clone();
         Some(SecretRef {
@@ -307,7 +316,7 @@ fn hand_written_secrets(image: &ImageSpec) -> Vec<SecretRef> {
 }
 
 /// The credentials that fit an image, best first.
-pub(super) fn fitting(entries: Vec<Entry>, image: &ImageRef) -> Vec<Login> {
+fn fitting(entries: Vec<Entry>, image: &ImageRef) -> Vec<Login> {
     let mut keyring = Keyring::default();
     keyring.extend(entries);
     let login = |credential: Credential| Login {

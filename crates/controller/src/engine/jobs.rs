@@ -1,12 +1,13 @@
 //! The jobs that the controller knows: by id, by name and by uid, each with its state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use larder_api::NodeImage;
 use larder_planner::dialect::{Finished, Refusal};
 use larder_planner::secret::UnusableSecrets;
-use larder_planner::select::SelectBy;
-use larder_planner::{NodeKey, Progress};
+use larder_planner::select::{LabelRule, SelectBy};
+use larder_planner::{NodeKey, Progress, SecretRef};
 
 use super::job::{AnyStatus, Job};
 use super::revision;
@@ -217,6 +218,38 @@ impl Jobs {
 
     pub(super) fn id_of_uid(&self, uid: &str) -> Option<JobId> {
         self.by_uid.get(uid).copied()
+    }
+
+    /// The jobs that own entries of a NodeImage.
+    pub(super) fn owners_in(&self, image: Option<&NodeImage>) -> BTreeSet<JobId> {
+        let images = image.into_iter().flat_map(|image| image.spec.images.values());
+        let entries = images.flat_map(|image| &image.tags);
+        let owners = entries.flat_map(|entry| &entry.owner_references);
+        let uids = owners.filter_map(|owner| owner.uid.as_ref());
+        uids.filter_map(|uid| self.id_of_uid(uid)).collect()
+    }
+
+    /// The Secrets that a running job names.
+    pub(super) fn secrets_of(&self, id: JobId) -> &[SecretRef] {
+        let running = self.running(id);
+        running.map_or(&[], |running| &running.progress.campaign().secrets)
+    }
+
+    /// The running jobs that name a Secret.
+    pub(super) fn that_use(&self, secret: &SecretRef) -> Vec<JobId> {
+        let running = self.running_ids().into_iter();
+        running.filter(|id| self.secrets_of(*id).contains(secret)).collect()
+    }
+
+    /// The running jobs that select nodes by pods, and how they select the pods, which are in the job's own namespace.
+    pub(super) fn by_pods(&self) -> impl Iterator<Item = (JobId, &JobKey, &LabelRule)> {
+        self.records.iter().filter_map(|(id, record)| {
+            let selection = &record.running()?.progress.campaign().selection;
+            match &selection.by {
+                SelectBy::Pods(rule) => Some((*id, &record.key, rule)),
+                SelectBy::All | SelectBy::Names(_) | SelectBy::Fixed(_) | SelectBy::Labels(_) => None,
+            }
+        })
     }
 
     /// The names of all jobs of a kind.

@@ -16,8 +16,8 @@ use larder_planner::task::NodeTask;
 use larder_planner::{Block, Heard, NodeKey, NodeView};
 
 use super::compressed_node_image::CompressedNodeImage;
-use super::credentials::Sealing;
 use super::jobs::Running;
+use super::node_policy::Sealing;
 use super::nodes::{NodeChange, NodeRecord};
 use super::{Engine, JobId};
 use crate::kinds::KindId;
@@ -120,7 +120,7 @@ impl Engine {
         let Some(record) = self.nodes.get(node) else {
             return;
         };
-        let mut jobs = self.owners_in(record.image.as_ref());
+        let mut jobs = self.jobs.owners_in(record.image.as_ref());
         jobs.extend(&record.jobs);
         for job in jobs {
             self.show(job, node, now);
@@ -129,22 +129,13 @@ impl Engine {
 
     /// Shows a node to jobs that owned an entry of it and do not select it any more: when the entry is gone, so is the slot.
     fn show_to_former_jobs(&mut self, node: &NodeKey, before: &CompressedNodeImage, now: Timestamp) {
-        let mut jobs = self.owners_in(before.as_ref());
+        let mut jobs = self.jobs.owners_in(before.as_ref());
         if let Some(record) = self.nodes.get(node) {
             jobs.retain(|job| !record.jobs.contains(job));
         }
         for job in jobs {
             self.show(job, node, now);
         }
-    }
-
-    /// The jobs that own entries of a NodeImage.
-    fn owners_in(&self, image: Option<&NodeImage>) -> BTreeSet<JobId> {
-        let images = image.into_iter().flat_map(|image| image.spec.images.values());
-        let entries = images.flat_map(|image| &image.tags);
-        let owners = entries.flat_map(|entry| &entry.owner_references);
-        let uids = owners.filter_map(|owner| owner.uid.as_ref());
-        uids.filter_map(|uid| self.jobs.id_of_uid(uid)).collect()
     }
 
     /// Shows a node to a job, whether or not anything is known of the node.
@@ -189,7 +180,7 @@ impl Engine {
     fn view(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> Option<NodeView> {
         let record = self.nodes.get(node);
         let object = record.and_then(NodeRecord::living_image);
-        let sealing = object.map_or(Sealing::Allowed, |object| self.sealing_for(object));
+        let sealing = object.map_or(Sealing::Allowed, |object| self.sealing.sealing_for(object));
         let (the_job, running) = self.jobs.running_job_mut(job)?;
         let progress = &running.progress;
         let campaign = progress.campaign();
@@ -217,7 +208,8 @@ impl Engine {
         if let (Some(claim), Some(object)) = (&mut claim, object)
             && let Answer::Failed(Reason::AuthDenied | Reason::CredentialsUnreadable) = claim.answer
         {
-            claim.again = self.has_newer_credentials(job, node, object);
+            let target = self.sealing.target(node, object);
+            claim.again = target.is_some_and(|target| self.logins().are_newer(job, node, object, &target));
         }
         let agent = object.and_then(|object| object.status.as_ref()?.agent.as_ref());
         let foreign_agent = block.is_some_and(|block| block.reason == Reason::CredentialsUnreadable)

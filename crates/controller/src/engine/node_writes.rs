@@ -14,8 +14,9 @@ use larder_planner::retention::HandWrittenEnds;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::credentials::{SealTarget, Sealing};
+use super::credentials::SealTarget;
 use super::jobs::JobState;
+use super::node_policy::Sealing;
 use super::node_views::needs_credentials;
 use super::nodes::NodeRecord;
 use super::{Engine, JobId, WatchKind};
@@ -182,7 +183,7 @@ impl Engine {
     fn patch(&mut self, node: &NodeKey, now: Timestamp) -> Option<(NodeWrite, InFlight)> {
         let ask_again = self.read_hand_written_secrets(node, now);
         let object = self.nodes.living_image(node)?;
-        let target = self.seal_target(node, object);
+        let target = self.sealing.target(node, object);
         let desired = desired_spec(&self.spec_input(node, object, target.as_ref(), now));
         let DesiredSpec {
             mut spec,
@@ -191,7 +192,7 @@ impl Engine {
             refused,
         } = desired;
         if let Some(target) = &target {
-            self.add_sealed_credentials(node, object, target, &mut spec);
+            self.logins().add_sealed_credentials(node, object, target, &mut spec);
         }
         let generation = object.metadata.generation;
         let mut operations = match spec_patch(object, &spec) {
@@ -236,7 +237,7 @@ impl Engine {
         let orders: Vec<(&str, &Order)> = orders
             .filter_map(|(job, order)| Some((self.jobs.get(*job)?.uid.as_str(), order)))
             .collect();
-        let withheld = match self.sealing_for(object) {
+        let withheld = match self.sealing.sealing_for(object) {
             Sealing::PolicyNotEnforced => self.need_credentials(node, &orders),
             Sealing::Allowed | Sealing::SharedWriter => BTreeSet::new(),
         };
@@ -263,7 +264,7 @@ impl Engine {
             object,
             bytes: record.map_or(0, |record| record.bytes),
             occupancy: record.and_then(|record| record.occupancy.as_deref()),
-            credentials: target.map(|target| self.credential_ids(node, object, target, &orders)),
+            credentials: target.map(|target| self.logins().credential_ids(node, object, target, &orders)),
             owners,
             orders,
             withheld,

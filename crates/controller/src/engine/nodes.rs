@@ -9,14 +9,15 @@ use kube::core::ObjectMeta;
 use larder_api::NodeImage;
 use larder_api::contract::json_bytes;
 use larder_api::names::FAKE_NODE_IMAGE_LABEL;
-use larder_planner::NodeKey;
 use larder_planner::agent_nodes::{AgentNodes, NoAgent};
 use larder_planner::dialect::{Candidate, Fleet};
 use larder_planner::node_spec::Order;
 use larder_planner::occupancy::Occupancy;
 use larder_planner::retention::HandWrittenEnds;
+use larder_planner::{NodeKey, SecretRef};
 
 use super::compressed_node_image::CompressedNodeImage;
+use super::credentials::hand_written_secrets;
 use super::node_writes::{NodeWrite, WriteState};
 use super::strip::{forget_needless, forget_texts};
 use super::{JobId, revision};
@@ -134,6 +135,17 @@ impl NodeRecord {
             }
             (Some(_), true) | (None, false) => None,
         }
+    }
+
+    /// Secrets that the hand-written entries name.
+    pub(super) fn hand_written_secrets(&self) -> Vec<SecretRef> {
+        let images = self
+            .image
+            .as_ref()
+            .into_iter()
+            .flat_map(|image| image.spec.images.values());
+        let hand_written = images.filter(|image| image.tags.iter().any(|entry| entry.owner_references.is_empty()));
+        hand_written.flat_map(hand_written_secrets).collect()
     }
 
     /// Keeps the Node's labels only while the NodeImage has others: a fleet's labels are much of what is known of it.

@@ -46,6 +46,16 @@ impl Pods {
         Some(counts)
     }
 
+    /// All pods of a namespace were seen.
+    fn listed(&mut self, namespace: &str) {
+        self.0.entry(namespace.to_owned()).or_default().synced = true;
+    }
+
+    /// Forgets the pods of other namespaces.
+    fn retain(&mut self, namespaces: &BTreeSet<String>) {
+        self.0.retain(|namespace, _| namespaces.contains(namespace));
+    }
+
     /// Nothing counts as listed any more.
     pub(super) fn restart(&mut self) {
         self.0.values_mut().for_each(|known| known.synced = false);
@@ -56,13 +66,9 @@ impl Engine {
     /// Namespaces whose pods have to be watched. The pods of others are forgotten, here and not when a job stops: a job that
     /// is replaced by another one needs the same watch, which is not started anew.
     pub fn pod_namespaces(&mut self) -> BTreeSet<String> {
-        let records = self.jobs.records().values();
-        let by_pods = records.filter(|record| {
-            let running = record.running();
-            running.is_some_and(|running| matches!(running.progress.campaign().selection.by, SelectBy::Pods(_)))
-        });
-        let needed: BTreeSet<String> = by_pods.map(|record| record.key.namespace.clone()).collect();
-        self.pods.0.retain(|namespace, _| needed.contains(namespace));
+        let by_pods = self.jobs.by_pods();
+        let needed: BTreeSet<String> = by_pods.map(|(_, key, _)| key.namespace.clone()).collect();
+        self.pods.retain(&needed);
         needed
     }
 
@@ -100,7 +106,7 @@ impl Engine {
 
     /// All pods of a namespace were seen.
     pub(super) fn pods_listed(&mut self, namespace: &str, now: Timestamp) {
-        self.pods.0.entry(namespace.to_owned()).or_default().synced = true;
+        self.pods.listed(namespace);
         for (job, _) in self.jobs_by_pods(namespace) {
             self.count_pods(job);
             self.reselect_job(job, now);
@@ -121,18 +127,8 @@ impl Engine {
     }
 
     fn jobs_by_pods(&self, namespace: &str) -> Vec<(JobId, LabelRule)> {
-        let records = self
-            .jobs
-            .records()
-            .iter()
-            .filter(|(_, record)| record.key.namespace == namespace);
-        let rule =
-            |(id, record): (&JobId, &super::jobs::JobRecord)| match &record.running()?.progress.campaign().selection.by
-            {
-                SelectBy::Pods(rule) => Some((*id, rule.clone())),
-                SelectBy::All | SelectBy::Names(_) | SelectBy::Fixed(_) | SelectBy::Labels(_) => None,
-            };
-        records.filter_map(rule).collect()
+        let jobs = self.jobs.by_pods().filter(|(_, key, _)| key.namespace == namespace);
+        jobs.map(|(id, _, rule)| (id, rule.clone())).collect()
     }
 }
 

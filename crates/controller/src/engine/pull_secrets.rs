@@ -5,50 +5,20 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use larder_api::names::HAND_WRITTEN_SECRET_NAMESPACES;
-use larder_model::ImageRef;
 use larder_planner::campaign::SecretScope;
-use larder_planner::progress::{Hold, NoLogin};
+use larder_planner::progress::Hold;
 use larder_planner::secret::UnusableSecrets;
 use larder_planner::{NodeKey, SecretRef};
 
-use super::credentials::fitting;
+use super::nodes::NodeRecord;
 use super::secrets::{GOOD_FOR, LOOK_FOR_MISSING, SecretRead};
 use super::{Engine, JobId};
-
-/// The Secrets of a job, by what is known of them.
-#[derive(Default)]
-struct Survey {
-    unusable: UnusableSecrets,
-    /// The controller may not read these.
-    forbidden: Vec<String>,
-    /// Some are not known yet.
-    reading: bool,
-}
-
-impl Survey {
-    /// Why the whole job hands out nothing.
-    fn hold(&self, scope: SecretScope) -> Option<Hold> {
-        let names = |secrets: &BTreeSet<SecretRef>| secrets.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let unusable = match scope {
-            SecretScope::Campaign => &self.unusable,
-            SecretScope::Node => &UnusableSecrets::default(),
-        };
-        if !unusable.is_empty() || !self.forbidden.is_empty() {
-            return Some(Hold::Secrets {
-                missing: names(&unusable.missing),
-                unreadable: names(&unusable.unreadable),
-                forbidden: self.forbidden.clone(),
-            });
-        }
-        self.reading.then_some(Hold::ReadingSecrets)
-    }
-}
 
 impl Engine {
     /// Takes in what reading a Secret gave.
     pub fn secret_read(&mut self, secret: &SecretRef, read: SecretRead, now: Timestamp) {
         let news = self.secrets.was_read(secret, read, now);
-        for job in self.jobs_that_use(secret) {
+        for job in self.jobs.that_use(secret) {
             // A Secret that is as it was is read again and again while a job waits for it, and looking at every node each
             // time would cost too much.
             if news {
@@ -65,38 +35,15 @@ impl Engine {
         }
     }
 
-    /// The Secrets that a job names.
-    pub(super) fn secrets_of(&self, job: JobId) -> Vec<SecretRef> {
-        let running = self.jobs.running(job);
-        running
-            .map(|running| running.progress.campaign().secrets.clone())
-            .unwrap_or_default()
-    }
-
-    /// Whether a job may use a Secret: one of its own namespace, or if it has none, one that the settings allow.
-    pub(super) fn may_use(&self, job: JobId, secret: &SecretRef) -> bool {
-        let namespace = self.jobs.get(job).map(|record| record.key.namespace.as_str());
-        match namespace {
-            None | Some("") => self.limits.cluster_job_secrets.allow(secret),
-            Some(namespace) => namespace == secret.namespace,
-        }
-    }
-
-    fn jobs_that_use(&self, secret: &SecretRef) -> Vec<JobId> {
-        let uses = |job: &JobId| {
-            let running = self.jobs.running(*job);
-            running.is_some_and(|running| running.progress.campaign().secrets.contains(secret))
-        };
-        self.jobs.running_ids().into_iter().filter(uses).collect()
-    }
-
     /// Has a job's Secrets read where that is due, takes in which of them cannot be used, and says whether the job has to
     /// wait for them, and when to ask again.
     pub(super) fn check_secrets(&mut self, job: JobId, now: Timestamp) -> (Option<Hold>, Option<Timestamp>) {
         let (secrets, closed): (Vec<SecretRef>, Vec<SecretRef>) = self
+            .jobs
             .secrets_of(job)
-            .into_iter()
-            .partition(|secret| self.may_use(job, secret));
+            .iter()
+            .cloned()
+            .partition(|secret| self.logins().may_use(job, secret));
         let recheck = self.recheck_denied(job, &secrets, now);
         let Some(running) = self.jobs.running(job) else {
             return (None, None);
@@ -104,37 +51,13 @@ impl Engine {
         let scope = running.progress.campaign().secret_scope;
         let hands_out =
             running.progress.wants_allowance() || (scope == SecretScope::Node && running.progress.is_held());
-        let mut survey = self.survey(&secrets, hands_out, now);
+        let mut survey = self.secrets.survey(&secrets, hands_out, now);
         survey.unusable.missing.extend(closed);
         let incomplete = !survey.unusable.is_empty() || !survey.forbidden.is_empty() || survey.reading;
         let look_again = incomplete.then(|| now.checked_add(LOOK_FOR_MISSING).ok()).flatten();
         let hold = survey.hold(scope);
         self.set_unusable(job, survey.unusable, now);
         (hold, [recheck, look_again].into_iter().flatten().min())
-    }
-
-    /// What is known of Secrets. Those that are not there are looked for; those that are, are read again while the job
-    /// hands out.
-    fn survey(&mut self, secrets: &[SecretRef], hands_out: bool, now: Timestamp) -> Survey {
-        let mut survey = Survey::default();
-        for secret in secrets {
-            match self.secrets.known(secret) {
-                Some(SecretRead::Present { .. }) => {
-                    survey.reading |= hands_out && self.secrets.ask(secret, GOOD_FOR, now);
-                    continue;
-                }
-                Some(SecretRead::Missing) => {
-                    survey.unusable.missing.insert(secret.clone());
-                }
-                Some(SecretRead::Unreadable) => {
-                    survey.unusable.unreadable.insert(secret.clone());
-                }
-                Some(SecretRead::Forbidden) => survey.forbidden.push(secret.to_string()),
-                Some(SecretRead::Failed) | None => survey.reading = true,
-            }
-            self.secrets.ask(secret, LOOK_FOR_MISSING, now);
-        }
-        survey
     }
 
     /// Takes in which Secrets of a job cannot be used; nodes are shown to it again where that decides about them.
@@ -162,7 +85,8 @@ impl Engine {
     /// Has the Secrets of a node's hand-written entries read, and says when to look again. Entries that were denied try
     /// again by themselves when they are given other credentials.
     pub(super) fn read_hand_written_secrets(&mut self, node: &NodeKey, now: Timestamp) -> Option<Timestamp> {
-        let secrets = self.hand_written_secrets_of(node);
+        let record = self.nodes.get(node);
+        let secrets = record.map(NodeRecord::hand_written_secrets).unwrap_or_default();
         let mut again: Option<Timestamp> = None;
         for secret in &secrets {
             if let Some(SecretRead::Present { .. }) = self.secrets.known(secret) {
@@ -186,7 +110,7 @@ impl Engine {
 
     pub(super) fn forget_unused_secrets(&mut self) {
         let jobs = self.jobs.running_ids().into_iter();
-        let used: BTreeSet<SecretRef> = jobs.flat_map(|job| self.secrets_of(job)).collect();
+        let used: BTreeSet<SecretRef> = jobs.flat_map(|job| self.jobs.secrets_of(job)).cloned().collect();
         self.secrets
             .retain(|secret| used.contains(secret) || is_for_hand_written(&secret.namespace));
     }
@@ -194,35 +118,10 @@ impl Engine {
     /// Takes in for which registries a job's Secrets hold no login. The job goes on without: an image may be public, and a
     /// node that is refused afterwards finds the cause in the job's status.
     pub(super) fn find_missing_logins(&mut self, job: JobId) {
-        let Some(running) = self.jobs.running(job) else {
-            return;
-        };
-        // Most nodes have the same task.
-        let mut uses: BTreeSet<(&ImageRef, Vec<SecretRef>)> = BTreeSet::new();
-        for task in running.progress.campaign().tasks.iter() {
-            let images = task.references().into_iter();
-            uses.extend(images.map(|image| (image, task.secrets_for(image))));
-        }
-        // A Secret that the job may not use may be known all the same, because another job uses it.
-        let useless = |(image, secrets): &(&ImageRef, Vec<SecretRef>)| {
-            !secrets.is_empty()
-                && secrets.iter().all(|secret| self.may_use(job, secret))
-                && self.holds_no_login(image, secrets)
-        };
-        let missing = uses.into_iter().filter(useless).map(|(image, secrets)| NoLogin {
-            registry: image.registry().to_owned(),
-            secrets: secrets.iter().map(ToString::to_string).collect(),
-        });
-        let missing: BTreeSet<NoLogin> = missing.collect();
+        let missing = self.logins().missing(job);
         if let Some(running) = self.jobs.running_mut(job) {
             running.progress.lacks_logins(missing.into_iter().collect());
         }
-    }
-
-    /// Whether these Secrets are known, and hold no login that fits an image.
-    fn holds_no_login(&self, image: &ImageRef, secrets: &[SecretRef]) -> bool {
-        let known = self.secrets.credentials(secrets);
-        known.is_some_and(|(_, entries)| fitting(entries, image).is_empty())
     }
 }
 

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use larder_planner::SecretRef;
+use larder_planner::campaign::SecretScope;
+use larder_planner::progress::Hold;
+use larder_planner::secret::UnusableSecrets;
 use larder_registry::docker_config::Entry;
 
 /// A Secret that is missing is looked for this often.
@@ -36,6 +39,35 @@ impl SecretRead {
             (Self::Present { source, .. }, Self::Present { source: other, .. }) => source == other,
             (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
         }
+    }
+}
+
+/// The Secrets of a job, by what is known of them.
+#[derive(Default)]
+pub(super) struct Survey {
+    pub(super) unusable: UnusableSecrets,
+    /// The controller may not read these.
+    pub(super) forbidden: Vec<String>,
+    /// Some are not known yet.
+    pub(super) reading: bool,
+}
+
+impl Survey {
+    /// Why the whole job hands out nothing.
+    pub(super) fn hold(&self, scope: SecretScope) -> Option<Hold> {
+        let names = |secrets: &BTreeSet<SecretRef>| secrets.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let unusable = match scope {
+            SecretScope::Campaign => &self.unusable,
+            SecretScope::Node => &UnusableSecrets::default(),
+        };
+        if !unusable.is_empty() || !self.forbidden.is_empty() {
+            return Some(Hold::Secrets {
+                missing: names(&unusable.missing),
+                unreadable: names(&unusable.unreadable),
+                forbidden: self.forbidden.clone(),
+            });
+        }
+        self.reading.then_some(Hold::ReadingSecrets)
     }
 }
 
@@ -102,6 +134,30 @@ impl Secrets {
             self.ask(secret, RECHECK, now);
         }
         now.checked_add(RECHECK).ok()
+    }
+
+    /// What is known of Secrets. Those that are not there are looked for; those that are, are read again while the job
+    /// hands out.
+    pub(super) fn survey(&mut self, secrets: &[SecretRef], hands_out: bool, now: Timestamp) -> Survey {
+        let mut survey = Survey::default();
+        for secret in secrets {
+            match self.known(secret) {
+                Some(SecretRead::Present { .. }) => {
+                    survey.reading |= hands_out && self.ask(secret, GOOD_FOR, now);
+                    continue;
+                }
+                Some(SecretRead::Missing) => {
+                    survey.unusable.missing.insert(secret.clone());
+                }
+                Some(SecretRead::Unreadable) => {
+                    survey.unusable.unreadable.insert(secret.clone());
+                }
+                Some(SecretRead::Forbidden) => survey.forbidden.push(secret.to_string()),
+                Some(SecretRead::Failed) | None => survey.reading = true,
+            }
+            self.ask(secret, LOOK_FOR_MISSING, now);
+        }
+        survey
     }
 
     pub(super) fn known(&self, secret: &SecretRef) -> Option<&SecretRead> {

@@ -238,5 +238,5 @@ fn an_image_pull_job_reaches_no_secret_of_another_namespace() {
         namespace: "team".to_owned(),
         name: "others/pull".to_owned(),
     };
-    assert_eq!(engine.secrets_of(engine.id("job")), [own]);
+    assert_eq!(engine.jobs.secrets_of(engine.id("job")), [own]);
 }
