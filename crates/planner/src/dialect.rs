@@ -10,13 +10,13 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kube_core::Resource;
 use larder_api::NodeImage;
-use larder_api::progress::HasProgress;
+use larder_api::progress::{HasProgress, JobProgress};
 use larder_model::{ImageRef, Reason};
 use serde::Serialize;
 
 use crate::agent_nodes::NoAgent;
 use crate::campaign::Campaign;
-use crate::conditions::failed;
+use crate::conditions::{FailedReason, failed};
 use crate::explain::Explanation;
 use crate::finish::End;
 use crate::progress::Progress;
@@ -156,6 +156,40 @@ pub enum Refusal {
     NoNodesMatched(String),
     /// Jobs are not served at all at the moment, for this reason. The job has not failed.
     NotServed(String),
+}
+
+impl Refusal {
+    /// How the job failed: the reason of its condition, and a sentence; or why it waits although it has not failed.
+    pub(crate) fn failure(&self) -> Result<(FailedReason, &str), &str> {
+        match self {
+            Self::InvalidSpec(why) => Ok((FailedReason::InvalidSpec, why)),
+            Self::NoNodesMatched(why) => Ok((FailedReason::NoNodesMatched, why)),
+            Self::NotServed(why) => Err(why),
+        }
+    }
+}
+
+impl Progress {
+    /// Bytes, estimated time and reasons, as the status of every kind of job tells them.
+    pub(crate) fn job_progress(&self, reasons: impl IntoIterator<Item = (Reason, usize)>, ended: bool) -> JobProgress {
+        let counts = self.counts();
+        let known_bytes = (0 < counts.bytes_total).then_some(counts.bytes_total);
+        let reasons = reasons.into_iter();
+        JobProgress {
+            conditions: Vec::new(),
+            bytes_total: known_bytes,
+            bytes_done: known_bytes.map(|_| counts.bytes_done),
+            eta_seconds: if ended { None } else { self.seconds_left() },
+            reasons: reasons
+                .map(|(reason, count)| (reason.to_string(), status_number(count)))
+                .collect(),
+        }
+    }
+}
+
+/// A count, as a status holds it.
+pub(crate) fn status_number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// What becomes of a job whose object was read.

@@ -74,6 +74,22 @@ impl Explanation {
     }
 }
 
+impl Hold {
+    /// What a job's status says of it; None if it is over at once.
+    pub(crate) fn note(&self) -> Option<String> {
+        match self {
+            Self::FleetPaused => Some("handing out is paused for the whole fleet".to_owned()),
+            Self::Secrets {
+                missing,
+                unreadable,
+                forbidden,
+            } => Some(secrets_sentence(missing, unreadable, forbidden)),
+            Self::ListingPods => Some("waits for the list of the pods in its namespace".to_owned()),
+            Self::ReadingSecrets => None,
+        }
+    }
+}
+
 impl Progress {
     /// Says about one node where it stands and why.
     pub fn explain(&self, node: &str, now: Timestamp) -> Explanation {
@@ -241,7 +257,7 @@ pub(crate) fn too_many_failures_sentence(active: usize) -> String {
 }
 
 /// What Secrets that cannot be used mean for the job.
-pub(crate) fn secrets_sentence(missing: &[String], unreadable: &[String], forbidden: &[String]) -> String {
+fn secrets_sentence(missing: &[String], unreadable: &[String], forbidden: &[String]) -> String {
     let missing = missing
         .iter()
         .map(|name| format!("the pull secret {name} does not exist"));

@@ -17,6 +17,7 @@ use larder_model::ImageRef;
 use serde::Serialize;
 
 use crate::conditions::{CompleteReason, Conditions, EndCondition, FailedReason, ProgressReason, failed};
+use crate::dialect::status_number;
 use crate::jitter;
 use crate::not_served::StatusFields;
 
@@ -133,54 +134,18 @@ pub fn status(
         start_time: previous
             .and_then(|status| status.start_time.clone())
             .or(Some(Time(now))),
-        desired: count(wanted.len()),
+        desired: status_number(wanted.len()),
         ..ImageListPullJobStatus::default()
     };
     let endless = list.spec.template.completion_policy.is_never();
     let mut why = None;
     for image in wanted.keys() {
-        let Some(child) = children.get(image) else {
-            // Its child is gone, and the list remembers how it ended.
-            let Some(done) = finished.get(image) else {
-                continue;
-            };
-            status.completed += 1;
-            status.succeeded += i32::from(done.reason.is_none());
-            if done.reason.is_some() {
-                let name = done.image_pull_job.as_deref().unwrap_or_default();
-                status.failed_image_statuses.push(failed_image(&done.name, name));
-            }
-            why = why.or(done.reason.as_deref().map(FailedReason::parse));
-            status.finished_images.push((*done).clone());
-            continue;
+        let failed = match (children.get(image), finished.get(image)) {
+            (Some(child), _) => add_child(&mut status, child, endless, &revision),
+            (None, Some(done)) => add_departed(&mut status, done),
+            (None, None) => None,
         };
-        let Some(theirs) = &child.status else {
-            continue;
-        };
-        let all = theirs.desired == theirs.succeeded + theirs.failed;
-        let over = theirs.completion_time.is_some() || endless && 0 < theirs.desired && all;
-        let failed = failed(&theirs.progress.conditions);
-        status.active += i32::from(0 < theirs.active);
-        status.completed += i32::from(over);
-        status.succeeded += i32::from(over && theirs.failed == 0 && failed.is_none());
-        let name = child.metadata.name.as_deref().unwrap_or_default();
-        if 0 < theirs.failed {
-            status.failed_image_statuses.push(failed_image(&child.spec.image, name));
-        }
-        // One that OpenKruise ended has no conditions, and says by its counts alone that nodes failed.
-        let nodes_failed = || (over && 0 < theirs.failed).then_some(FailedReason::NodesFailed);
-        let reason = failed.map(|condition| FailedReason::parse(&condition.reason));
-        let reason = reason.or_else(nodes_failed);
-        if theirs.completion_time.is_some() {
-            status.finished_images.push(FinishedImage {
-                name: child.spec.image.clone(),
-                image_pull_job: Some(name.to_owned()),
-                reason: reason.map(|reason| reason.as_str().to_owned()),
-                revision: Some(revision.clone()),
-            });
-        }
-        why = why.or(reason);
-        add(&mut status.progress, &theirs.progress);
+        why = why.or(failed);
     }
     let over = !endless && status.desired == status.completed;
     status.completion_time = over.then_some(Time(now));
@@ -209,6 +174,52 @@ pub fn status(
         status.progress.eta_seconds = None;
     }
     status
+}
+
+/// Adds a child to its list's status. Gives back why it failed, if it did.
+fn add_child(
+    status: &mut ImageListPullJobStatus,
+    child: &ImagePullJob,
+    endless: bool,
+    revision: &str,
+) -> Option<FailedReason> {
+    let theirs = child.status.as_ref()?;
+    let all = theirs.desired == theirs.succeeded + theirs.failed;
+    let over = theirs.completion_time.is_some() || endless && 0 < theirs.desired && all;
+    let failed = failed(&theirs.progress.conditions);
+    status.active += i32::from(0 < theirs.active);
+    status.completed += i32::from(over);
+    status.succeeded += i32::from(over && theirs.failed == 0 && failed.is_none());
+    let name = child.metadata.name.as_deref().unwrap_or_default();
+    if 0 < theirs.failed {
+        status.failed_image_statuses.push(failed_image(&child.spec.image, name));
+    }
+    // One that OpenKruise ended has no conditions, and says by its counts alone that nodes failed.
+    let nodes_failed = || (over && 0 < theirs.failed).then_some(FailedReason::NodesFailed);
+    let reason = failed.map(|condition| FailedReason::parse(&condition.reason));
+    let reason = reason.or_else(nodes_failed);
+    if theirs.completion_time.is_some() {
+        status.finished_images.push(FinishedImage {
+            name: child.spec.image.clone(),
+            image_pull_job: Some(name.to_owned()),
+            reason: reason.map(|reason| reason.as_str().to_owned()),
+            revision: Some(revision.to_owned()),
+        });
+    }
+    add(&mut status.progress, &theirs.progress);
+    reason
+}
+
+/// Adds an image whose child is gone, and of which the list remembers how it ended.
+fn add_departed(status: &mut ImageListPullJobStatus, done: &FinishedImage) -> Option<FailedReason> {
+    status.completed += 1;
+    status.succeeded += i32::from(done.reason.is_none());
+    if done.reason.is_some() {
+        let name = done.image_pull_job.as_deref().unwrap_or_default();
+        status.failed_image_statuses.push(failed_image(&done.name, name));
+    }
+    status.finished_images.push(done.clone());
+    done.reason.as_deref().map(FailedReason::parse)
 }
 
 /// What the first child that is not over waits for, and for which image. One that has said nothing yet is about to begin.
@@ -267,10 +278,6 @@ fn add(sum: &mut JobProgress, one: &JobProgress) {
     for (reason, count) in &one.reasons {
         *sum.reasons.entry(reason.clone()).or_default() += count;
     }
-}
-
-fn count(number: usize) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

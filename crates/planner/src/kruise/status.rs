@@ -11,10 +11,9 @@ use larder_model::Reason;
 
 use crate::campaign::whole_seconds;
 use crate::conditions::{CompleteReason, Conditions, EndCondition, FailedReason, ProgressReason};
-use crate::dialect::Refusal;
+use crate::dialect::{Refusal, status_number};
 use crate::explain::{
-    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, secrets_sentence,
-    too_many_failures_sentence,
+    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, too_many_failures_sentence,
 };
 use crate::finish::{End, NO_NODE_GRACE};
 use crate::node_state::Bucket;
@@ -47,7 +46,6 @@ impl Progress {
         let now = whole_seconds(now);
         let totals = self.totals(end);
         let counts = &self.counts;
-        let known_bytes = (0 < counts.bytes_total).then_some(counts.bytes_total);
         let mut conditions = Conditions::new(previous.map(|status| &*status.progress.conditions), generation, now);
         match end {
             None => conditions.running(
@@ -62,10 +60,10 @@ impl Progress {
                 .and_then(|status| status.start_time.clone())
                 .or(Some(Time(whole_seconds(self.started)))),
             completion_time: end.map(|_| Time(now)),
-            desired: number(counts.desired),
-            active: number(if end.is_some() { 0 } else { counts.active }),
-            succeeded: number(counts.succeeded),
-            failed: number(totals.failed),
+            desired: status_number(counts.desired),
+            active: status_number(if end.is_some() { 0 } else { counts.active }),
+            succeeded: status_number(counts.succeeded),
+            failed: status_number(totals.failed),
             message: Some(match end {
                 Some(End::Deadline) => DEADLINE.to_owned(),
                 Some(End::AllDone | End::NoNodes | End::TooManyFailures) => COMPLETED.to_owned(),
@@ -74,14 +72,7 @@ impl Progress {
             failed_nodes: totals.failed_nodes,
             progress: JobProgress {
                 conditions: conditions.into_list(),
-                bytes_total: known_bytes,
-                bytes_done: known_bytes.map(|_| counts.bytes_done),
-                eta_seconds: end.is_none().then(|| self.seconds_left()).flatten(),
-                reasons: totals
-                    .reasons
-                    .iter()
-                    .map(|(reason, count)| (reason.to_string(), number(*count)))
-                    .collect(),
+                ..self.job_progress(totals.reasons, end.is_some())
             },
         }
     }
@@ -161,15 +152,8 @@ impl Progress {
 
     /// The same, of the nodes that have an agent.
     fn own_note(&self, totals: &Totals) -> Option<String> {
-        match &self.hold {
-            Some(Hold::FleetPaused) => return Some("handing out is paused for the whole fleet".to_owned()),
-            Some(Hold::Secrets {
-                missing,
-                unreadable,
-                forbidden,
-            }) => return Some(secrets_sentence(missing, unreadable, forbidden)),
-            Some(Hold::ListingPods) => return Some("waits for the list of the pods in its namespace".to_owned()),
-            Some(Hold::ReadingSecrets) | None => {}
+        if let Some(note) = self.hold.as_ref().and_then(Hold::note) {
+            return Some(note);
         }
         if self.campaign.parallelism == 0 {
             return Some("paused (parallelism 0)".to_owned());
@@ -233,11 +217,10 @@ pub(super) fn refused(
     now: Timestamp,
 ) -> ImagePullJobStatus {
     let mut status = previous.cloned().unwrap_or_default();
-    let (reason, why) = match refusal {
-        Refusal::InvalidSpec(why) => (FailedReason::InvalidSpec, why),
-        Refusal::NoNodesMatched(why) => (FailedReason::NoNodesMatched, why),
-        Refusal::NotServed(why) => {
-            status.message = Some(why.clone());
+    let (reason, why) = match refusal.failure() {
+        Ok(failure) => failure,
+        Err(why) => {
+            status.message = Some(why.to_owned());
             return status;
         }
     };
@@ -318,10 +301,6 @@ fn sentence(end: End, totals: &Totals) -> String {
         format!("; {unnamed} of them are not listed in failedNodes, which would grow too long")
     };
     format!("{failed} of {desired} nodes failed: {}{cut}", totals.reasons())
-}
-
-fn number(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

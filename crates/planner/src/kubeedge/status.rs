@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use larder_api::ImagePrePullJob;
 use larder_api::contract::shorten;
 use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
-use larder_api::progress::JobProgress;
 use larder_model::Reason;
 
 use super::campaign::PrePull;
@@ -21,11 +20,10 @@ use super::texts::{Event, JobPhase, NodePhase, State};
 use super::truncate_status::{BUDGET, Details, fit};
 use super::verdict::{Verdict, verdict};
 use crate::campaign::whole_seconds;
-use crate::conditions::{Conditions, EndCondition, FailedReason, ProgressReason};
-use crate::dialect::Refusal;
+use crate::conditions::{Conditions, EndCondition, ProgressReason};
+use crate::dialect::{Refusal, status_number};
 use crate::explain::{
-    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, secrets_sentence,
-    too_many_failures_sentence,
+    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, too_many_failures_sentence,
 };
 use crate::finish::End;
 use crate::not_served::StatusFields;
@@ -86,10 +84,10 @@ pub fn status(
         reason: verdict.as_ref().and_then(|verdict| verdict.reason.clone()),
         node_status: lines.iter().map(shapes::node_task).collect(),
         status: lines.iter().map(shapes::legacy_node).collect(),
-        desired: number(sums.total),
-        succeeded: number(sums.succeeded),
-        failed: number(sums.failed),
-        progress: view.job_progress(&sums, end),
+        desired: status_number(sums.total),
+        succeeded: status_number(sums.succeeded),
+        failed: status_number(sums.failed),
+        progress: progress.job_progress(sums.reasons.clone(), end.is_some()),
         ..ImagePrePullJobStatus::default()
     };
     say(&mut status, state, event, previous, now);
@@ -107,22 +105,6 @@ pub fn status(
 }
 
 impl View<'_> {
-    fn job_progress(self, sums: &Sums, end: Option<End>) -> JobProgress {
-        let counts = self.progress.counts();
-        let known_bytes = (0 < counts.bytes_total).then_some(counts.bytes_total);
-        JobProgress {
-            bytes_total: known_bytes,
-            bytes_done: known_bytes.map(|_| counts.bytes_done),
-            eta_seconds: end.is_none().then(|| self.progress.seconds_left()).flatten(),
-            reasons: sums
-                .reasons
-                .iter()
-                .map(|(reason, count)| (reason.to_string(), number(*count)))
-                .collect(),
-            conditions: Vec::new(),
-        }
-    }
-
     fn lines(self, end: Option<End>) -> (Vec<Line>, Details) {
         let progress = self.progress;
         let waits_for_secrets = matches!(progress.hold, Some(Hold::Secrets { .. })) && end.is_none();
@@ -204,17 +186,12 @@ impl View<'_> {
         if verdict.is_some() {
             return notes;
         }
-        match &progress.hold {
-            Some(Hold::FleetPaused) => notes.push("handing out is paused for the whole fleet".to_owned()),
-            Some(Hold::Secrets {
-                missing,
-                unreadable,
-                forbidden,
-            }) => notes.push(secrets_sentence(missing, unreadable, forbidden)),
-            _ if self.plan.tolerance.is_exceeded(*failed, *total) => {
+        match progress.hold.as_ref().and_then(Hold::note) {
+            Some(note) => notes.push(note),
+            None if self.plan.tolerance.is_exceeded(*failed, *total) => {
                 notes.push(too_many_failures_sentence(progress.counts().active));
             }
-            _ => {}
+            None => {}
         }
         if progress.capped {
             notes.push(FLEET_LIMIT.to_owned());
@@ -237,12 +214,11 @@ pub fn refused(
     refusal: &Refusal,
     now: Timestamp,
 ) -> ImagePrePullJobStatus {
-    let (reason, why) = match refusal {
-        Refusal::InvalidSpec(why) => (FailedReason::InvalidSpec, why),
-        Refusal::NoNodesMatched(why) => (FailedReason::NoNodesMatched, why),
-        Refusal::NotServed(why) => {
+    let (reason, why) = match refusal.failure() {
+        Ok(failure) => failure,
+        Err(why) => {
             return ImagePrePullJobStatus {
-                reason: Some(why.clone()),
+                reason: Some(why.to_owned()),
                 ..previous.cloned().unwrap_or_default()
             };
         }
@@ -316,10 +292,6 @@ impl Sums {
             reasons,
         }
     }
-}
-
-fn number(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]
