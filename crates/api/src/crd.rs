@@ -101,7 +101,10 @@ fn with_versions(
     mut crd: CustomResourceDefinition,
     versions: &[(&str, &[CustomResourceColumnDefinition])],
 ) -> CustomResourceDefinition {
-    edit_schema(&mut crd, schema::without_nullable);
+    edit_schema(&mut crd, |root| {
+        schema::without_nullable(root);
+        schema::bound_int32(root);
+    });
     let derived = crd.spec.versions.remove(0);
     crd.spec.versions = versions
         .iter()

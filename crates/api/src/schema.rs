@@ -223,6 +223,22 @@ pub(crate) fn without_nullable(schema: &mut Value) {
     }
 }
 
+/// Bounds every integer of format `int32` to what fits, everywhere. kube-apiserver 1.27 does not look at the format, and
+/// nobody could read the object that it stores.
+pub(crate) fn bound_int32(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("format").is_some_and(|format| format == "int32") {
+                fields.entry("minimum").or_insert_with(|| json!(f64::from(i32::MIN)));
+                fields.entry("maximum").or_insert_with(|| json!(f64::from(i32::MAX)));
+            }
+            fields.values_mut().for_each(bound_int32);
+        }
+        Value::Array(items) => items.iter_mut().for_each(bound_int32),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// Names of checks that a node can make.
 pub(crate) fn checks(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

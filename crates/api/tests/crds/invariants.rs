@@ -68,6 +68,20 @@ fn no_field_may_be_null() {
     });
 }
 
+/// What an API server that does not look at formats stores beyond them, nobody could read.
+#[test]
+fn every_int32_has_bounds_that_fit() {
+    for_every_node(|kind, node| {
+        if node.schema.get("format").is_some_and(|format| format == "int32") {
+            for bound in ["minimum", "maximum"] {
+                let bound = node.schema.get(bound).and_then(Value::as_f64);
+                let fits = bound.is_some_and(|bound| f64::from(i32::MIN) <= bound && bound <= f64::from(i32::MAX));
+                assert!(fits, "{kind} {}", node.path);
+            }
+        }
+    });
+}
+
 #[test]
 fn every_counter_that_a_column_shows_is_zero_by_default() {
     for crd in larder_api::crds() {
