@@ -21,6 +21,8 @@ pub(crate) const RUNC_DEBIAN: &str = "runc-debian";
 pub(crate) const CNI_DEBIAN: &str = "cni-debian";
 /// A program that does nothing, built by the same script.
 pub(crate) const PAUSE: &str = "pause-1";
+/// `tests/go-client`, built by the same script.
+pub(crate) const GO_CLIENT: &str = "go-client-1";
 /// Helm, built by the same script.
 pub(crate) const HELM: &str = "helm-3.22.0";
 /// promtool, built by the same script.

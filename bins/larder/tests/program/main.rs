@@ -8,6 +8,7 @@
 
 mod demo;
 mod doctor;
+mod go_client;
 mod hostile;
 mod jobs;
 mod larder;

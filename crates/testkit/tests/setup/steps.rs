@@ -113,6 +113,13 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
         &[("servers/helm-3.22.0/helm", "helm.sh/helm/v3/cmd/helm@v3.22.0")],
     ),
     (
+        "go-client",
+        &[(
+            "servers/go-client-1/go-client",
+            "module larder.invalid/tests/go-client .",
+        )],
+    ),
+    (
         "pause",
         &[("servers/pause-1/pause", "module larder.invalid/tests/servers/pause .")],
     ),
