@@ -47,7 +47,11 @@ test: test-prerequisites setup lint ## Run every check and every test, against r
 	rm -rf $(TARGET)/tmp/runtimes
 	cargo nextest run --workspace --locked --no-fail-fast
 	$(XTASK) runtimes --check
+	$(call test-kubernetes,$(OLDEST_KUBERNETES))
 	cargo test --workspace --locked --doc --quiet
+
+# The oldest that is supported; `make test` runs the newest and this one.
+OLDEST_KUBERNETES := 1.27.4
 
 # Tests that depend on the version of the API server, on this one. Below 1.30 the policy on agents cannot be enforced.
 test-kubernetes = LARDER_TEST_KUBERNETES=$(1) cargo nextest run --workspace --locked --no-fail-fast \

@@ -19,13 +19,13 @@ async fn nothing_is_wrong_with_larder_up() {
 }
 
 /// A cluster, and kubectl with all permissions in it.
-struct Cluster {
+pub(crate) struct Cluster {
     larder: Larder,
     plane: ControlPlane,
 }
 
 impl Cluster {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self {
             larder: Larder::new(),
             plane: ControlPlane::start(Options::default()).await.unwrap(),
@@ -65,7 +65,7 @@ impl Cluster {
     }
 
     /// What it finds, as `level area: sentence`.
-    async fn findings(&self) -> Vec<String> {
+    pub(crate) async fn findings(&self) -> Vec<String> {
         let report = self.doctor(&["-o", "json"]).await;
         let report: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|_| panic!("{report:?}"));
         let areas = report["areas"].as_array().unwrap().iter();

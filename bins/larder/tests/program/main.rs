@@ -19,3 +19,4 @@ mod pull;
 mod refusals;
 mod terminal;
 mod up;
+mod without_node_policy;

@@ -68,6 +68,13 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "kubernetes-1.27.4",
+        &[(
+            "servers/kubernetes-1.27.4/kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-apiserver 1.27.4",
+        )],
+    ),
+    (
         "containerd",
         &[
             (
@@ -136,13 +143,6 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
 
 /// Steps that run only when they are named.
 const OTHER_STEPS: &[(&str, &[(&str, &str)])] = &[
-    (
-        "kubernetes-1.27.4",
-        &[(
-            "servers/kubernetes-1.27.4/kube-apiserver",
-            "k8s.io/kubernetes/cmd/kube-apiserver 1.27.4",
-        )],
-    ),
     (
         "kubernetes-1.30.14",
         &[(

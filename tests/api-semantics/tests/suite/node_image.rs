@@ -87,7 +87,8 @@ async fn names_and_tags(#[values(Target::KubeApiserver, Target::Localplane)] tar
             with_tag(&format!(
                 "{{tag: latest, {TTL}}}, {{tag: v1, {TTL}}}, {{tag: latest, {TTL}}}"
             )),
-            "tags[2]: Duplicate value: {\"tag\":\"latest\"}",
+            // Versions differ in how they show the value.
+            "tags[2]: Duplicate value: ",
         ),
         accept("version 0", tag("tag: latest, version: 0")),
         accept("large version", tag("tag: latest, version: 9007199254740993")),
@@ -305,7 +306,8 @@ async fn texts_of_agents_are_bounded(
     server.patch_status(resource, name, &status).await.accepted();
     let too_long = say("1".repeat(most + 1));
     let message = server.patch_status(resource, name, &too_long).await.refused(422);
-    assert!(message.contains(&format!("status.agent.{field}")), "{message}");
+    // 1.30 names it without the first `status.`.
+    assert!(message.contains(&format!("agent.{field}: Too long")), "{message}");
     let story = json!({"status": {"imageStatuses": {"nginx": {"tags": [{"tag": "1", "message": "1".repeat(4_097)}]}}}});
     // What other software wrote as a message must not block every later write.
     server.patch_status(resource, name, &story).await.accepted();

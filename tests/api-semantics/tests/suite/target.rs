@@ -2,7 +2,7 @@
 
 use kube::Client;
 use larder_localplane::{Config, Localplane, Tokens};
-use larder_testkit::ControlPlane;
+use larder_testkit::{ControlPlane, KubernetesVersion};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
@@ -52,4 +52,15 @@ async fn localplane() -> Server {
     std::fs::write(&kubeconfig, listening.kubeconfig(&token).expose_secret()).unwrap();
     let client = Client::new(plane.service(), "default");
     Server::new(client, kubeconfig, (plane, listening, folder))
+}
+
+/// Otherwise the suite would run on another server than the one that its results are written down for.
+#[tokio::test]
+async fn the_api_server_says_the_version_that_was_asked_for() {
+    let access = ControlPlane::shared(&larder_api::crds()).await.unwrap();
+    let version = access.client().unwrap().apiserver_version().await.unwrap();
+    assert_eq!(
+        version.git_version,
+        format!("v{}", KubernetesVersion::tested().as_str())
+    );
 }

@@ -142,13 +142,23 @@ async fn a_real_api_server_installs_upgrades_and_uninstalls_the_chart_with_every
     for namespace in NAMESPACES {
         must(plane.kubeconfig(), &["create", "namespace", namespace, "--save-config"]).await;
     }
-    let values = format!("--values={}", file().display());
+    let version = KubernetesVersion::tested();
+    // `policy: always` is for clusters that have the kind.
+    let policy = if version.enforces_node_policy() {
+        "always"
+    } else {
+        "auto"
+    };
+    let values = [
+        format!("--values={}", file().display()),
+        format!("--set=policy={policy}"),
+    ];
 
     // Hooks included; each field is checked strictly.
     let scratch = Scratch::create("everything").unwrap();
     let whole = scratch.path().join("rendered.yaml");
-    let version = KubernetesVersion::tested();
-    let arguments = [format!("--kube-version={}", version.as_str()), values.clone()];
+    let mut arguments = values.to_vec();
+    arguments.push(format!("--kube-version={}", version.as_str()));
     std::fs::write(&whole, template(&arguments).await.unwrap()).unwrap();
     let whole = whole.to_str().unwrap();
     must(
@@ -160,7 +170,13 @@ async fn a_real_api_server_installs_upgrades_and_uninstalls_the_chart_with_every
     // Without the hooks: no kubelet runs their pods here.
     let chart = folder();
     let namespace = format!("--namespace={NAMESPACE}");
-    let install = [chart.to_str().unwrap(), &namespace, &values, "--no-hooks"];
+    let install = [
+        chart.to_str().unwrap(),
+        &namespace,
+        &values[0],
+        &values[1],
+        "--no-hooks",
+    ];
     for verb in [["install", "--create-namespace"], ["upgrade", "--force=false"]] {
         let arguments = [&verb[..1], &[RELEASE], &install, &verb[1..]].concat();
         let output = helm(plane.kubeconfig(), &arguments).await.unwrap();
