@@ -65,6 +65,7 @@ impl Tools {
         let settings = FetchSettings {
             connections: self.settings.connections_per_pull,
             max_bandwidth: self.settings.max_bandwidth,
+            ..FetchSettings::default()
         };
         (self.settings.fetch == FetchMode::Auto).then(|| Fetching {
             client: self.registry.clone(),

@@ -12,7 +12,9 @@ mod blob;
 mod challenge;
 mod documents;
 mod error;
+mod host_health;
 mod login_servers;
+mod pauses;
 mod range;
 mod repository;
 #[cfg(test)]
@@ -29,7 +31,9 @@ use crate::{Credential, Keyring};
 #[cfg(test)]
 pub(crate) use blob::digest_of;
 pub use blob::{BlobWriter, ContentHasher, Progress};
+pub use documents::KnownContent;
 pub use error::RegistryError;
+pub(crate) use host_health::Failures;
 pub use login_servers::{LoginServers, MirrorLogin};
 pub(crate) use range::{BlobRange, RangeBody};
 pub use repository::Repository;
@@ -52,6 +56,8 @@ pub struct Settings {
     /// How often a request is sent that meets a broken connection or a server error, and how often in a row a blob may
     /// break off without having moved.
     pub tries: u32,
+    /// Whether a connection that could not be made is tried again, like one that broke.
+    pub retries_connecting: bool,
 }
 
 impl Default for Settings {
@@ -63,6 +69,7 @@ impl Default for Settings {
             request_timeout: Duration::from_secs(30),
             stall_after: Duration::from_mins(1),
             tries: 3,
+            retries_connecting: true,
         }
     }
 }
@@ -78,6 +85,20 @@ impl RegistryClient {
     pub fn new(settings: Settings) -> Self {
         Self {
             transport: Arc::new(Transport::new(settings)),
+        }
+    }
+
+    /// The same for requests that something else can do instead: a host that cannot be connected to within this time is given
+    /// up at once. Pauses that registries ask for are shared.
+    #[must_use]
+    pub fn giving_up_unconnected(&self, connect_timeout: Duration) -> Self {
+        let settings = Settings {
+            connect_timeout,
+            retries_connecting: false,
+            ..self.transport.settings.clone()
+        };
+        Self {
+            transport: Arc::new(Transport::sharing_pauses(settings, &self.transport)),
         }
     }
 

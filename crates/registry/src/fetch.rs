@@ -25,13 +25,18 @@ use tokio::sync::Semaphore;
 
 use self::bandwidth::Bandwidth;
 pub use self::connections::Connections;
-use self::ranges::SHARED_RANGE;
 pub use self::store::{BlobSink, BlobStore, CommitError, FetchError};
 use crate::Repository;
 use crate::manifest::Descriptor;
 
 /// Memory for ranges that have to wait for the ones in front of them, over all fetches.
 const AHEAD_BYTES: u64 = 20 << 20;
+
+/// The unit in which that memory is handed out.
+const MEMORY_UNIT: u64 = 64 << 10;
+
+/// A line is fast when the first connections bring so many bytes a second together: unpacking is not faster.
+const FAST_LINE: u64 = 160 << 20;
 
 /// What may be set.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +45,8 @@ pub struct FetchSettings {
     pub connections: usize,
     /// Most bytes a second of all fetches together.
     pub max_bandwidth: Option<NonZeroU64>,
+    /// Bytes a second from which on a line is fast; see [`Fetch::stops_on_fast_lines`].
+    pub fast_line: u64,
 }
 
 impl Default for FetchSettings {
@@ -47,6 +54,7 @@ impl Default for FetchSettings {
         Self {
             connections: 8,
             max_bandwidth: None,
+            fast_line: FAST_LINE,
         }
     }
 }
@@ -57,6 +65,7 @@ pub struct Fetcher {
     connections: usize,
     bandwidth: Arc<Bandwidth>,
     ahead: Arc<Semaphore>,
+    fast_line: u64,
     /// Tests of what happens in between do not wait until the number of connections has grown.
     #[cfg(test)]
     starts_with_all: bool,
@@ -101,11 +110,12 @@ pub struct Fetched {
 impl Fetcher {
     /// A fetcher with these limits.
     pub fn new(settings: FetchSettings) -> Self {
-        let ahead = usize::try_from(AHEAD_BYTES / SHARED_RANGE).unwrap_or(1);
+        let ahead = usize::try_from(AHEAD_BYTES / MEMORY_UNIT).unwrap_or(1);
         Self {
             connections: settings.connections.max(1),
             bandwidth: Arc::new(Bandwidth::new(settings.max_bandwidth)),
             ahead: Arc::new(Semaphore::new(ahead)),
+            fast_line: settings.fast_line,
             #[cfg(test)]
             starts_with_all: false,
         }

@@ -23,7 +23,7 @@ pub mod platform;
 pub mod provider;
 
 pub use client::{
-    BlobWriter, LoginServers, MirrorLogin, Progress, RegistryClient, RegistryError, Repository, Settings,
+    BlobWriter, KnownContent, LoginServers, MirrorLogin, Progress, RegistryClient, RegistryError, Repository, Settings,
 };
 pub use credential::Credential;
 pub use keyring::Keyring;

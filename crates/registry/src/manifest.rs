@@ -68,6 +68,8 @@ pub struct PlatformImage {
     pub documents: Vec<Document>,
     /// The manifest itself.
     pub manifest: Manifest,
+    /// The configuration, where it had to be read on the way.
+    pub config: Option<Bytes>,
 }
 
 /// Why a document cannot be used.
@@ -223,6 +225,7 @@ mod tests {
         let image = PlatformImage {
             documents: vec![document],
             manifest,
+            config: None,
         };
         assert_eq!(image.download_size(), ByteSize(3));
     }

@@ -13,7 +13,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::challenge::Challenge;
-use super::repository::{body, retry_after};
+use super::pauses::retry_after;
+use super::repository::body;
 use super::transport::Clients;
 use super::{RegistryError, Settings};
 use crate::Credential;

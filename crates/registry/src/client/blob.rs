@@ -9,8 +9,8 @@ use reqwest::{Method, Response, StatusCode};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::RegistryError;
-use super::repository::{Door, Read, Repository, no_door_left, pause_after};
+use super::repository::{Door, Read, Repository, pause_after};
+use super::{Failures, RegistryError};
 use crate::manifest::Descriptor;
 
 /// How often one blob may break off altogether, however far it comes each time.
@@ -102,19 +102,20 @@ impl<W: AsyncWrite + Unpin> BlobWriter<W> {
 impl Repository {
     /// Fetches what the writer still lacks. After an error other than a wrong digest the writer can be given again.
     pub async fn blob<W: AsyncWrite + Unpin>(&self, into: &mut BlobWriter<W>) -> Result<(), RegistryError> {
-        let mut last = None;
-        for door in self.doors(|endpoint| endpoint.serves) {
+        let mut failures = Failures::default();
+        let digest = into.blob.digest.clone();
+        for door in self.doors(Some(&digest), |endpoint| endpoint.serves) {
             match self.blob_behind(door, into).await {
                 Ok(()) => return into.finish().await,
                 // Nothing that another host serves would help.
                 Err(error) if error.reason == Reason::NoSpace => return Err(error),
                 Err(error) => {
-                    self.note_failure(door, &error);
-                    last = Some(error);
+                    self.note_failure(door, Some(&digest), &error);
+                    failures.add(door.endpoint.is_mirror, error);
                 }
             }
         }
-        Err(no_door_left(last))
+        Err(failures.into_error())
     }
 
     async fn blob_behind<W: AsyncWrite + Unpin>(

@@ -6,9 +6,9 @@ use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use serde::Deserialize;
 
-use super::RegistryError;
 use super::blob::{BlobWriter, digest_of};
-use super::repository::{Door, Read, Repository, body, no_door_left};
+use super::repository::{Door, Read, Repository, body};
+use super::{Failures, RegistryError};
 use crate::Platform;
 use crate::manifest::{Content, Descriptor, Document, ManifestError, PlatformImage, best_for};
 
@@ -34,6 +34,20 @@ struct ImageConfig {
     variant: Option<String>,
 }
 
+/// Documents and configurations that need not be fetched again.
+pub trait KnownContent: Sync {
+    /// The bytes of this content, checked against its digest. `None`: they have to be fetched.
+    fn get(&self, content: &Descriptor) -> impl Future<Output = Option<Bytes>> + Send;
+}
+
+struct NothingKnown;
+
+impl KnownContent for NothingKnown {
+    async fn get(&self, _: &Descriptor) -> Option<Bytes> {
+        None
+    }
+}
+
 impl Repository {
     /// What the reference points at right now, for the price of a HEAD request.
     pub async fn resolve(&self) -> Result<Descriptor, RegistryError> {
@@ -47,17 +61,17 @@ impl Repository {
             from_byte: 0,
             to_byte: None,
         };
-        let mut last = None;
-        for door in self.doors(|endpoint| endpoint.resolves) {
+        let mut failures = Failures::default();
+        for door in self.doors(None, |endpoint| endpoint.resolves) {
             match self.resolve_behind(door, &read).await {
                 Ok(descriptor) => return Ok(descriptor),
                 Err(error) => {
-                    self.note_failure(door, &error);
-                    last = Some(error);
+                    self.note_failure(door, None, &error);
+                    failures.add(door.endpoint.is_mirror, error);
                 }
             }
         }
-        Err(no_door_left(last))
+        Err(failures.into_error())
     }
 
     async fn resolve_behind(&self, door: &Door, read: &Read<'_>) -> Result<Descriptor, RegistryError> {
@@ -75,14 +89,39 @@ impl Repository {
 
     /// The image for a machine of this kind, with the documents on the way to it.
     pub async fn image_for(&self, machine: &Platform) -> Result<PlatformImage, RegistryError> {
-        let mut documents = vec![self.document(self.image.reference()).await?];
+        let root = self.document(self.image.reference()).await?;
+        self.image_below(root, machine, &NothingKnown).await
+    }
+
+    /// The same, without fetching what is known. A tag is looked up by a HEAD request, which registries do not count.
+    pub async fn image_for_with<K: KnownContent>(
+        &self,
+        machine: &Platform,
+        known: &K,
+    ) -> Result<PlatformImage, RegistryError> {
+        let root = self.resolve().await?;
+        let root = self.known_document(root, known).await?;
+        self.image_below(root, machine, known).await
+    }
+
+    async fn image_below<K: KnownContent>(
+        &self,
+        root: Document,
+        machine: &Platform,
+        known: &K,
+    ) -> Result<PlatformImage, RegistryError> {
+        let mut documents = vec![root];
         for _ in 0..MAX_DEPTH {
             let Some(last) = documents.last() else { break };
             match last.content().map_err(|error| self.unusable(error))? {
                 Content::Manifest(manifest) => {
-                    let image = PlatformImage { documents, manifest };
+                    let mut image = PlatformImage {
+                        documents,
+                        manifest,
+                        config: None,
+                    };
                     if image.documents.len() == 1 {
-                        self.check_lone_image(&image, machine).await?;
+                        image.config = Some(self.check_lone_image(&image, machine, known).await?);
                     }
                     return Ok(image);
                 }
@@ -90,7 +129,7 @@ impl Repository {
                     let Some(build) = best_for(machine, &builds) else {
                         return Err(self.no_platform(machine, builds.iter().filter_map(|b| b.platform.as_ref())));
                     };
-                    documents.push(self.document(&Reference::Digest(build.digest.clone())).await?);
+                    documents.push(self.known_document(build.clone(), known).await?);
                 }
             }
         }
@@ -100,20 +139,34 @@ impl Repository {
         ))
     }
 
+    async fn known_document<K: KnownContent>(
+        &self,
+        descriptor: Descriptor,
+        known: &K,
+    ) -> Result<Document, RegistryError> {
+        match known.get(&descriptor).await {
+            Some(bytes) => Ok(Document { descriptor, bytes }),
+            None => self.document(&Reference::Digest(descriptor.digest)).await,
+        }
+    }
+
     /// A manifest or index, by tag from who may resolve, by digest from who may serve.
     pub async fn document(&self, reference: &Reference) -> Result<Document, RegistryError> {
         let by_tag = reference.digest().is_none();
-        let mut last = None;
-        for door in self.doors(|endpoint| if by_tag { endpoint.resolves } else { endpoint.serves }) {
+        let mut failures = Failures::default();
+        for door in self.doors(
+            None,
+            |endpoint| if by_tag { endpoint.resolves } else { endpoint.serves },
+        ) {
             match self.document_behind(door, reference).await {
                 Ok(document) => return Ok(document),
                 Err(error) => {
-                    self.note_failure(door, &error);
-                    last = Some(error);
+                    self.note_failure(door, None, &error);
+                    failures.add(door.endpoint.is_mirror, error);
                 }
             }
         }
-        Err(no_door_left(last))
+        Err(failures.into_error())
     }
 
     async fn document_behind(&self, door: &Door, reference: &Reference) -> Result<Document, RegistryError> {
@@ -151,7 +204,13 @@ impl Repository {
     }
 
     /// An image without an index says only in its configuration what it was built for.
-    async fn check_lone_image(&self, image: &PlatformImage, machine: &Platform) -> Result<(), RegistryError> {
+    /// Returns the configuration.
+    async fn check_lone_image<K: KnownContent>(
+        &self,
+        image: &PlatformImage,
+        machine: &Platform,
+        known: &K,
+    ) -> Result<Bytes, RegistryError> {
         let descriptor = &image.manifest.config;
         if (MAX_DOCUMENT as u64) < descriptor.size {
             return Err(RegistryError::new(
@@ -159,12 +218,17 @@ impl Repository {
                 format!("the configuration of {} is too large", self.image),
             ));
         }
-        let mut config = BlobWriter::new(descriptor, Vec::new());
-        self.blob(&mut config).await?;
-        let config: Option<ImageConfig> = serde_json::from_slice(&config.into_inner()).ok();
+        let bytes = if let Some(bytes) = known.get(descriptor).await {
+            bytes
+        } else {
+            let mut config = BlobWriter::new(descriptor, Vec::new());
+            self.blob(&mut config).await?;
+            config.into_inner().into()
+        };
+        let config: Option<ImageConfig> = serde_json::from_slice(&bytes).ok();
         // What is no image configuration says nothing about platforms.
         let Some(config) = config.filter(|config| !config.os.is_empty() && !config.architecture.is_empty()) else {
-            return Ok(());
+            return Ok(bytes);
         };
         let built_for = Platform {
             os: config.os,
@@ -172,7 +236,7 @@ impl Repository {
             variant: config.variant,
         };
         match built_for.distance_to(machine) {
-            Some(_) => Ok(()),
+            Some(_) => Ok(bytes),
             None => Err(self.no_platform(machine, std::iter::once(&built_for))),
         }
     }

@@ -23,6 +23,8 @@ pub struct RegistryError {
     pub(super) status: Option<StatusCode>,
     /// The refusal came from a host to which the registry redirects.
     pub(super) is_elsewhere: bool,
+    /// No connection could be made.
+    pub is_unconnected: bool,
     #[source]
     source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -35,6 +37,7 @@ impl RegistryError {
             retry_after: None,
             status: None,
             is_elsewhere: false,
+            is_unconnected: false,
             source: None,
         }
     }
@@ -47,7 +50,9 @@ impl RegistryError {
     /// A request that got no answer. The address is left out of the cause: a redirected one may carry a signature.
     pub(super) fn from_send(doing: &str, error: reqwest::Error) -> Self {
         let error = error.without_url();
-        Self::new(reason_of(&error), format!("{doing} failed")).caused_by(error)
+        let mut failure = Self::new(reason_of(&error), format!("{doing} failed"));
+        failure.is_unconnected = error.is_connect() && failure.reason != Reason::Tls;
+        failure.caused_by(error)
     }
 
     /// An answer that is a refusal.

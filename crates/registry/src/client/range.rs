@@ -3,10 +3,11 @@
 //! A host may ignore the range and send the whole blob. A range that does not fit the blob's size in the manifest, or begins
 //! elsewhere, is refused; that the bytes are the right ones is checked by whoever keeps them, when the blob is complete.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::Reason;
+use larder_model::{Digest, Reason};
 use reqwest::header::CONTENT_RANGE;
 use reqwest::{Method, Response, StatusCode};
 
@@ -39,9 +40,20 @@ pub(crate) struct RangeBody {
 }
 
 impl Repository {
-    /// How many hosts may serve blobs, mirrors first.
-    pub(crate) fn serving_hosts(&self) -> usize {
-        self.serving().count()
+    /// The host to ask for a blob, among those that were not tried: mirrors first, and those that failed last.
+    pub(crate) fn next_host(&self, blob: &Digest, tried: &BTreeSet<usize>) -> Option<usize> {
+        let left = || self.serving().enumerate().filter(|(host, _)| !tried.contains(host));
+        let good = left().find(|(_, door)| door.health.is_good_for(Some(blob)));
+        good.or_else(|| left().next()).map(|(host, _)| host)
+    }
+
+    /// Takes note that a host was given up. True: it is a mirror.
+    pub(crate) fn gave_up(&self, host: usize, blob: &Digest, error: &RegistryError) -> bool {
+        let Some(door) = self.serving().nth(host) else {
+            return false;
+        };
+        self.note_failure(door, Some(blob), error);
+        door.endpoint.is_mirror
     }
 
     /// How often in a row a host may fail without having sent anything. Behind a mirror there is another host to ask.
@@ -78,9 +90,7 @@ impl Repository {
             from_byte: if range.by_whole { 0 } else { range.start },
             to_byte: (!is_all && !range.by_whole).then_some(range.end),
         };
-        let response = self.send_with_access(door, &read).await.inspect_err(|error| {
-            self.note_failure(door, error);
-        })?;
+        let response = self.send_with_access(door, &read).await?;
         let is_range = response.status() == StatusCode::PARTIAL_CONTENT;
         let skip = if is_range {
             bytes_before(&doing, content_range(&response), range, blob.size)?
@@ -100,7 +110,7 @@ impl Repository {
     }
 
     fn serving(&self) -> impl Iterator<Item = &Door> {
-        self.doors(|endpoint| endpoint.serves)
+        self.all_doors(|endpoint| endpoint.serves)
     }
 }
 

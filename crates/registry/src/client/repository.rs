@@ -1,19 +1,22 @@
 //! One image's home: sends reads to its endpoints in turn, with the credentials that the registry accepts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use larder_model::{ImageRef, Reason};
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE, RETRY_AFTER};
+use larder_model::{Digest, ImageRef, Reason};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
 
 use super::RegistryError;
 use super::access::Gate;
 use super::challenge::Challenge;
+use super::host_health::HostHealth;
 use super::login_servers::mirror_logins;
+use super::pauses::{PauseKey, retry_after};
 use super::transport::Transport;
 use crate::Credential;
 use crate::hosts::Endpoint;
@@ -25,11 +28,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_ERROR_BODY: usize = 8 * 1024;
 const MAX_SAID: usize = 300;
 
+/// Shortest wait for a registry that asks for time, whatever it says.
+const MIN_WAIT: Duration = Duration::from_secs(1);
+
 /// An image's repository, as one set of credentials sees it.
 pub struct Repository {
     pub(super) transport: Arc<Transport>,
     pub(super) image: ImageRef,
     doors: Vec<Door>,
+    /// Until when a registry that asks for time is waited for.
+    waits_until: Option<Instant>,
 }
 
 /// An endpoint and what is known about getting in there.
@@ -38,6 +46,9 @@ pub(super) struct Door {
     /// The logins for this endpoint; `None` stands for going in anonymously.
     candidates: Vec<Option<Credential>>,
     access: Mutex<Access>,
+    pub(super) health: HostHealth,
+    /// Where it redirected the last request for a blob.
+    blob_store: SyncMutex<Option<String>>,
 }
 
 #[derive(Clone, Default)]
@@ -86,6 +97,8 @@ impl Repository {
                 endpoint,
                 candidates,
                 access: Mutex::default(),
+                health: HostHealth::default(),
+                blob_store: SyncMutex::default(),
             }
         };
         let doors = endpoints.into_iter().map(door).collect();
@@ -93,18 +106,44 @@ impl Repository {
             transport,
             image,
             doors,
+            waits_until: None,
         })
     }
 
-    /// The doors to try in order. The registry itself comes last, so the last error is the one that counts.
-    pub(super) fn doors(&self, allowed: impl Fn(&Endpoint) -> bool) -> impl Iterator<Item = &Door> {
+    /// Waits in place where the registry itself asks for time (`Retry-After`) and the wait ends by then. Without this, a
+    /// request that has to wait fails. Mirrors are not waited for: there is another host to ask.
+    #[must_use]
+    pub fn waiting_until(self, waits_until: Instant) -> Self {
+        Self {
+            waits_until: Some(waits_until),
+            ..self
+        }
+    }
+
+    /// The doors in the order of the configuration.
+    pub(super) fn all_doors(&self, allowed: impl Fn(&Endpoint) -> bool) -> impl Iterator<Item = &Door> {
         self.doors.iter().filter(move |door| allowed(&door.endpoint))
     }
 
+    /// The doors to try in order: mirrors first, then the registry, and those that failed before at the end.
+    pub(super) fn doors(&self, blob: Option<&Digest>, allowed: impl Fn(&Endpoint) -> bool) -> Vec<&Door> {
+        let mut doors: Vec<&Door> = self.all_doors(allowed).collect();
+        doors.sort_by_key(|door| !door.health.is_good_for(blob));
+        doors
+    }
+
     /// Takes note of a door that failed.
-    pub(super) fn note_failure(&self, door: &Door, error: &RegistryError) {
+    pub(super) fn note_failure(&self, door: &Door, blob: Option<&Digest>, error: &RegistryError) {
+        door.health.failed(blob, error);
         let host = door.endpoint.base.host_str().unwrap_or_default();
         tracing::debug!(image = %self.image, host, reason = %error.reason, "registry host failed");
+    }
+
+    /// How long to wait before the same request is sent again, where the registry asks for time and there is enough.
+    fn worth_waiting(&self, door: &Door, error: &RegistryError) -> Option<Duration> {
+        let wait = error.retry_after?.max(MIN_WAIT);
+        let until = self.waits_until.filter(|_| !door.endpoint.is_mirror)?;
+        (Instant::now() + wait <= until).then_some(wait)
     }
 
     /// Sends a read until it is answered, a few times if the way is broken.
@@ -117,15 +156,36 @@ impl Repository {
         };
         for failed in 1..tries {
             match self.send_with_access(door, read).await {
-                Err(error) if error.is_passing() => pause_after(failed).await,
+                Err(error) if error.is_passing() && self.may_connect_again(&error) => pause_after(failed).await,
                 other => return other,
             }
         }
         self.send_with_access(door, read).await
     }
 
-    /// Sends a read once, and answers the registry's challenge with one credential after the other.
+    fn may_connect_again(&self, error: &RegistryError) -> bool {
+        self.transport.settings.retries_connecting || !error.is_unconnected
+    }
+
+    /// Sends a read, again after each wait that the registry asks for.
     pub(super) async fn send_with_access(&self, door: &Door, read: &Read<'_>) -> Result<Response, RegistryError> {
+        loop {
+            let sent = self.send_as_someone(door, read).await;
+            let wait = sent.as_ref().err().and_then(|error| self.worth_waiting(door, error));
+            let Some(wait) = wait else {
+                if sent.is_ok() {
+                    door.health.answered();
+                }
+                return sent;
+            };
+            let (image, seconds) = (&self.image, wait.as_secs());
+            tracing::info!(%image, seconds, "the registry asked to retry later; waiting");
+            sleep(wait).await;
+        }
+    }
+
+    /// Sends a read once, and answers the registry's challenge with one credential after the other.
+    async fn send_as_someone(&self, door: &Door, read: &Read<'_>) -> Result<Response, RegistryError> {
         let clients = self.transport.clients(&door.endpoint)?;
         let gate = Gate {
             clients: &clients,
@@ -136,16 +196,8 @@ impl Repository {
         let mut access = door.access.lock().await.clone();
         let mut header_is_fresh = false;
         loop {
-            let response = self
-                .send_once(&clients.content, door, read, access.header.clone())
-                .await?;
-            if matches!(
-                response.status(),
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-            ) && let Some(wait) = retry_after(&response)
-            {
-                self.transport.pause(&door.endpoint, wait);
-            }
+            let response = self.send_once(&clients.content, door, read, &access).await?;
+            self.note_pause(door, &access, read, &response);
             if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
                 *door.access.lock().await = access;
                 return accepted(read.doing, response).await;
@@ -190,9 +242,9 @@ impl Repository {
         client: &Client,
         door: &Door,
         read: &Read<'_>,
-        authorization: Option<HeaderValue>,
+        access: &Access,
     ) -> Result<Response, RegistryError> {
-        if let Some(left) = self.transport.paused(&door.endpoint) {
+        if let Some(left) = self.paused(door, access, read) {
             return Err(RegistryError::paused(read.doing, left));
         }
         let mut request = client.request(read.method.clone(), self.url(&door.endpoint, read.path)?);
@@ -204,7 +256,7 @@ impl Repository {
             None if 0 < read.from_byte => request = request.header(RANGE, format!("bytes={}-", read.from_byte)),
             None => {}
         }
-        if let Some(authorization) = authorization {
+        if let Some(authorization) = access.header.clone() {
             request = request.header(AUTHORIZATION, authorization);
         }
         let limit = self.transport.settings.request_timeout;
@@ -215,6 +267,43 @@ impl Repository {
                 format!("{} took too long", read.doing),
             )),
         }
+    }
+
+    /// Takes note of where an answer came from, and of the pause that it asks for.
+    fn note_pause(&self, door: &Door, access: &Access, read: &Read<'_>, response: &Response) {
+        let origin = response.url().origin();
+        let is_elsewhere = origin != door.endpoint.base.origin();
+        let origin = origin.ascii_serialization();
+        if read.is_of_a_blob() {
+            *door.blob_store.lock().unwrap_or_else(PoisonError::into_inner) = is_elsewhere.then(|| origin.clone());
+        }
+        let asks = matches!(
+            response.status(),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        if let Some(wait) = retry_after(response).filter(|_| asks) {
+            let login = if is_elsewhere {
+                String::new()
+            } else {
+                door.login(access)
+            };
+            self.transport.pauses.add(PauseKey { origin, login }, wait);
+        }
+    }
+
+    /// How long the host, or the one to which it redirects, still wants to be left alone.
+    fn paused(&self, door: &Door, access: &Access, read: &Read<'_>) -> Option<Duration> {
+        let own = PauseKey {
+            origin: door.endpoint.base.origin().ascii_serialization(),
+            login: door.login(access),
+        };
+        let blob_store = door.blob_store.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let elsewhere = blob_store.filter(|_| read.is_of_a_blob()).map(|origin| PauseKey {
+            origin,
+            login: String::new(),
+        });
+        let left = [Some(own), elsewhere].into_iter().flatten();
+        left.filter_map(|key| self.transport.pauses.left(&key)).max()
     }
 
     fn url(&self, endpoint: &Endpoint, path: &str) -> Result<Url, RegistryError> {
@@ -232,19 +321,23 @@ impl Repository {
     }
 }
 
+impl Door {
+    /// User name of the login that is in use; empty where there is none.
+    fn login(&self, access: &Access) -> String {
+        let login = self.candidates.get(access.candidate).and_then(Option::as_ref);
+        login.map(|login| login.username.clone()).unwrap_or_default()
+    }
+}
+
+impl Read<'_> {
+    fn is_of_a_blob(&self) -> bool {
+        self.path.starts_with("blobs/")
+    }
+}
+
 /// Waits before another try; longer after every failure in a row.
 pub(crate) async fn pause_after(failed: u32) {
     tokio::time::sleep(FIRST_PAUSE * 4_u32.saturating_pow(failed.saturating_sub(1).min(3))).await;
-}
-
-/// What to say when every door has failed.
-pub(super) fn no_door_left(last: Option<RegistryError>) -> RegistryError {
-    last.unwrap_or_else(|| {
-        RegistryError::new(
-            Reason::Internal,
-            "no host in hosts.toml has the capability that is needed",
-        )
-    })
 }
 
 /// Names the host without the rest of its address, which may hold a signature.
@@ -291,19 +384,6 @@ async fn refused(doing: &str, response: Response) -> RegistryError {
         .unwrap_or_default();
     let said: String = said.trim().chars().filter(|c| !c.is_control()).take(MAX_SAID).collect();
     RegistryError::from_status(doing, status, &said, retry_after)
-}
-
-/// Seconds only. A date would have to be compared with this machine's clock, which may be wrong.
-pub(super) fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response
-        .headers()
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Some(Duration::from_secs(seconds))
 }
 
 /// A whole body; one that is larger than it may be fails with this reason.

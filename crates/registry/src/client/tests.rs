@@ -67,6 +67,80 @@ async fn a_whole_image_by_tag_and_by_digest() {
 }
 
 #[tokio::test]
+async fn what_is_known_is_asked_for_with_head_alone() {
+    struct Known(Vec<(Descriptor, bytes::Bytes)>);
+    impl KnownContent for Known {
+        async fn get(&self, content: &Descriptor) -> Option<bytes::Bytes> {
+            let known = self.0.iter().find(|(known, _)| known.digest == content.digest);
+            known.map(|(_, bytes)| bytes.clone())
+        }
+    }
+    let registry = FakeRegistry::start().await;
+    registry.add_index("v1", &["arm64", "amd64"]);
+    registry.add_image("lone", "amd64", b"layer");
+    for reference in ["app:v1", "app:lone"] {
+        let repository = client().repository(&registry.image(reference), vec![]).unwrap();
+        let fetched = repository.image_for(&amd64()).await.unwrap();
+        let documents = fetched.documents.iter();
+        let mut known: Vec<_> = documents.map(|d| (d.descriptor.clone(), d.bytes.clone())).collect();
+        known.extend(
+            fetched
+                .config
+                .clone()
+                .map(|bytes| (fetched.manifest.config.clone(), bytes)),
+        );
+        registry.shelf().log.clear();
+        let again = repository.image_for_with(&amd64(), &Known(known)).await.unwrap();
+        assert_eq!(again.manifest, fetched.manifest);
+        let log = registry.log();
+        assert_eq!(log.len(), 1, "{log:?}");
+        assert!(log[0].starts_with("HEAD"), "{log:?}");
+
+        registry.shelf().log.clear();
+        let none = repository.image_for_with(&amd64(), &Known(vec![])).await.unwrap();
+        assert_eq!(none.manifest, fetched.manifest);
+        let gets = registry.log().iter().filter(|line| line.starts_with("GET")).count();
+        assert_eq!(gets, 2, "index and manifest, or manifest and configuration");
+    }
+}
+
+#[rstest]
+#[case::as_usual(true, 3)]
+#[case::something_else_can_do_it(false, 1)]
+#[tokio::test]
+async fn a_host_that_cannot_be_connected_to_is_given_up(#[case] patient: bool, #[case] connections: usize) {
+    // A host that closes every connection before TLS: no connection is ever made.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let made = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&made);
+    let server = tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            drop(connection);
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("a.example")).unwrap();
+    let text = format!("server = \"https://{address}\"");
+    fs::write(dir.path().join("a.example/hosts.toml"), text).unwrap();
+    let client = RegistryClient::new(Settings {
+        hosts: Hosts::in_dir(dir.path()),
+        ..Settings::default()
+    });
+    let client = if patient {
+        client
+    } else {
+        client.giving_up_unconnected(Duration::from_secs(5))
+    };
+    let image = ImageRef::parse("a.example/app:v1").unwrap();
+    let error = client.repository(&image, vec![]).unwrap().resolve().await.unwrap_err();
+    assert_eq!((error.reason, error.is_unconnected), (Reason::Unreachable, true));
+    assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), connections);
+    server.abort();
+}
+
+#[tokio::test]
 async fn work_can_be_handed_to_another_task() {
     let registry = FakeRegistry::start().await;
     registry.add_image("v1", "amd64", b"layer");

@@ -4,31 +4,25 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_model::Reason;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Client, ClientBuilder, redirect};
-use tokio::time::Instant;
 
+use super::pauses::Pauses;
 use super::{RegistryError, Settings};
 use crate::hosts::{Endpoint, Trust, is_loopback};
 
 /// Registries redirect once, to where the blobs lie.
 const MAX_REDIRECTS: usize = 5;
 
-/// Longest pause that a registry is granted; what asks for more is asked again after this.
-const MAX_PAUSE: Duration = Duration::from_hours(1);
-
 const USER_AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));
 
 pub(super) struct Transport {
     pub(super) settings: Settings,
     clients: Mutex<BTreeMap<(Trust, bool), Clients>>,
-    /// Until when a registry wants no requests, by its origin. A `Retry-After` counts for the whole registry, not only for
-    /// the request that was answered with it.
-    pauses: Mutex<BTreeMap<String, Instant>>,
+    pub(super) pauses: Arc<Pauses>,
 }
 
 /// The clients for one endpoint.
@@ -84,24 +78,16 @@ impl Transport {
         Self {
             settings,
             clients: Mutex::default(),
-            pauses: Mutex::default(),
+            pauses: Arc::default(),
         }
     }
 
-    /// Takes note that a registry asked to be left alone for so long.
-    pub(super) fn pause(&self, endpoint: &Endpoint, wait: Duration) {
-        let until = Instant::now() + wait.min(MAX_PAUSE);
-        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = pauses.entry(origin(endpoint)).or_insert(until);
-        *known = until.max(*known);
-    }
-
-    /// How long a registry still wants to be left alone.
-    pub(super) fn paused(&self, endpoint: &Endpoint) -> Option<Duration> {
-        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        pauses.retain(|_, until| now < *until);
-        pauses.get(&origin(endpoint)).map(|until| *until - now)
+    /// With connections and settings of its own.
+    pub(super) fn sharing_pauses(settings: Settings, other: &Self) -> Self {
+        Self {
+            pauses: Arc::clone(&other.pauses),
+            ..Self::new(settings)
+        }
     }
 
     /// The pools for an endpoint. A proxy from the environment is used for every host but this machine.
@@ -158,10 +144,6 @@ impl Transport {
             RegistryError::new(Reason::Tls, message).caused_by(error)
         })
     }
-}
-
-fn origin(endpoint: &Endpoint) -> String {
-    endpoint.base.origin().ascii_serialization()
 }
 
 fn certificates(trust: &Trust) -> Result<Vec<Certificate>, RegistryError> {

@@ -12,10 +12,10 @@ use larder_model::Reason;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::ranges::{Next, Range, Ranges};
+use super::ranges::{Next, Range, Ranges, shared_range};
 use super::store::{BlobSink, BlobStore, CommitError, FetchError};
 use super::worker::{Event, Work};
-use super::{Connections, Fetch, Fetched, Fetcher};
+use super::{Connections, Fetch, Fetched, Fetcher, MEMORY_UNIT};
 use crate::RegistryError;
 
 /// How often the rate is measured.
@@ -27,9 +27,6 @@ const MEASURE_BYTES: u64 = 64 << 10;
 /// After so many bytes it is decided whether the line is fast.
 const FIRST_BYTES: u64 = 8 << 20;
 
-/// A line is fast when the first connections bring so many bytes a second together: unpacking is not faster.
-const FAST: u64 = 160 << 20;
-
 type Committed<E> = (usize, Result<(), CommitError<E>>);
 type Opened<S> = (usize, Result<Option<<S as BlobStore>::Sink>, <S as BlobStore>::Error>);
 
@@ -39,9 +36,9 @@ struct Writing<K> {
     was_continued: bool,
     /// Bytes that arrived before those in front of them, by their offset.
     ahead: BTreeMap<u64, Bytes>,
-    /// Memory for ranges ahead, by their end.
-    memory: BTreeMap<u64, OwnedSemaphorePermit>,
-    /// The ranges under way, by their start.
+    /// Memory for ranges ahead, with their ends.
+    memory: Vec<(u64, OwnedSemaphorePermit)>,
+    /// The ranges under way, by their number.
     ranges: BTreeMap<u64, (Range, Arc<AtomicBool>)>,
 }
 
@@ -50,6 +47,8 @@ pub(super) struct Engine<'a, S: BlobStore> {
     fetch: Fetch<'a>,
     store: &'a S,
     ranges: Ranges,
+    /// Memory for one range ahead.
+    memory_units: u32,
     writing: BTreeMap<usize, Writing<S::Sink>>,
     connections: Connections,
     workers: SelectAll<BoxStream<'a, Event>>,
@@ -69,8 +68,14 @@ where
     S::Sink: 'a,
 {
     pub(super) fn new(fetcher: &'a Fetcher, fetch: Fetch<'a>, store: &'a S) -> Self {
+        let total = fetch
+            .blobs
+            .iter()
+            .fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
+        let shared_range = shared_range(total, fetcher.connections);
         Self {
-            ranges: Ranges::new(fetch.blobs.iter().map(|blob| blob.size)),
+            ranges: Ranges::new(fetch.blobs.iter().map(|blob| blob.size), shared_range),
+            memory_units: u32::try_from(shared_range.div_ceil(MEMORY_UNIT)).unwrap_or(1),
             left: fetch.blobs.len(),
             measured: (Instant::now(), fetch.counter.bytes()),
             connections: fetcher.first_connections(),
@@ -89,6 +94,21 @@ where
     }
 
     pub(super) async fn run(mut self) -> Result<Fetched, FetchError<S::Error>> {
+        let ended = self.drive().await;
+        if matches!(&ended, Err(FetchError::Registry(error)) if error.reason == Reason::InvalidImage) {
+            // A host that sent wrong bytes once may have sent others that were not noticed yet.
+            for writing in std::mem::take(&mut self.writing).into_values() {
+                writing.sink.discard().await;
+            }
+        }
+        Ok(Fetched {
+            is_complete: ended?,
+            hosts: self.hosts,
+        })
+    }
+
+    /// Runs to the end. False: the line is fast, and the rest is left to others.
+    async fn drive(&mut self) -> Result<bool, FetchError<S::Error>> {
         let mut measure = interval(MEASURE);
         measure.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while 0 < self.left {
@@ -107,23 +127,18 @@ where
                 _ = measure.tick() => self.measure(),
             }
             if self.fetch.stops_on_fast_lines && self.line_is_fast() {
-                return Ok(self.fetched(false));
+                return Ok(false);
             }
         }
-        Ok(self.fetched(true))
-    }
-
-    fn fetched(self, is_complete: bool) -> Fetched {
-        Fetched {
-            is_complete,
-            hosts: self.hosts,
-        }
+        Ok(true)
     }
 
     /// Gives work to every connection that is free.
     fn hand_out(&mut self) {
         while self.running < self.connections.count() {
-            let memory = Arc::clone(&self.fetcher.ahead).try_acquire_owned().ok();
+            let memory = Arc::clone(&self.fetcher.ahead)
+                .try_acquire_many_owned(self.memory_units)
+                .ok();
             match self.ranges.next(self.connections.count(), memory.is_some()) {
                 Some(Next::Open(place)) => self.open(place),
                 Some(Next::Fetch(range)) => self.start(range, memory),
@@ -150,7 +165,7 @@ where
             sink,
             was_continued: 0 < written,
             ahead: BTreeMap::new(),
-            memory: BTreeMap::new(),
+            memory: Vec::new(),
             ranges: BTreeMap::new(),
         };
         self.writing.insert(place, writing);
@@ -164,7 +179,7 @@ where
             return;
         };
         let cancelled = Arc::new(AtomicBool::new(false));
-        writing.ranges.insert(range.start, (range, Arc::clone(&cancelled)));
+        writing.ranges.insert(range.id, (range, Arc::clone(&cancelled)));
         if !range.is_head {
             writing.memory.extend(memory.map(|memory| (range.end, memory)));
         }
@@ -193,7 +208,7 @@ where
             Event::Done { range } => {
                 self.running -= 1;
                 if let Some(writing) = self.writing.get_mut(&range.blob) {
-                    writing.ranges.remove(&range.start);
+                    writing.ranges.remove(&range.id);
                 }
             }
             Event::NoRanges { range } => {
@@ -216,7 +231,7 @@ where
         let end = if brings_all { u64::MAX } else { head.end };
         self.ranges.only_by_whole(head.blob, end);
         if let Some(writing) = self.writing.get_mut(&head.blob) {
-            writing.cancel_all_but(Some(head.start));
+            writing.cancel_all_but(Some(head.id));
         }
     }
 
@@ -232,7 +247,7 @@ where
         let Some(writing) = self.writing.get_mut(&range.blob) else {
             return Ok(());
         };
-        if !writing.ranges.contains_key(&range.start) {
+        if !writing.ranges.contains_key(&range.id) {
             return Ok(());
         }
         writing.ahead.insert(offset, bytes);
@@ -246,7 +261,7 @@ where
             }
         }
         let written = self.ranges.written(range.blob);
-        writing.memory.retain(|end, _| written < *end);
+        writing.memory.retain(|(end, _)| written < *end);
         Ok(())
     }
 
@@ -305,15 +320,16 @@ where
         }
         // Asked once: what comes later is measured with more connections.
         self.fetch.stops_on_fast_lines = false;
-        self.first_bytes_at.is_some_and(|at| FAST <= rate(bytes, at.elapsed()))
+        self.first_bytes_at
+            .is_some_and(|at| self.fetcher.fast_line <= rate(bytes, at.elapsed()))
     }
 }
 
 impl<K> Writing<K> {
     /// Stops the ranges under way except for one, and forgets what they brought.
-    fn cancel_all_but(&mut self, start: Option<u64>) {
+    fn cancel_all_but(&mut self, id: Option<u64>) {
         self.ranges.retain(|range, (_, cancelled)| {
-            let stays = Some(*range) == start;
+            let stays = Some(*range) == id;
             cancelled.store(!stays, Ordering::Relaxed);
             stays
         });

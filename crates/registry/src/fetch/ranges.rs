@@ -4,16 +4,26 @@
 //! others are ahead of it, which wait in memory. Connections go to different blobs first, and only those that are left over
 //! fetch ahead.
 
-/// Size of a range where several connections share a blob: what one of them may have to keep in memory.
-pub(super) const SHARED_RANGE: u64 = 1 << 20;
+use std::ops::RangeInclusive;
+
+/// Bounds of the size of a range where several connections share a blob.
+const SHARED_RANGES: RangeInclusive<u64> = 256 << 10..=1 << 20;
+
+/// What waits in memory is fetched again after a crash: it should not be more than this part of everything.
+const LOST_PART: u64 = 32;
 
 /// Size of a range at the head where every connection has a blob of its own. Not the whole blob, so that others can join
 /// in behind it as soon as they are free.
 pub(super) const LONE_RANGE: u64 = 4 << 20;
 
 /// Ranges that may be under way or in memory beyond one for each connection, so that a slow one does not hold up the others.
-/// No more: what waits in memory is fetched again after a crash.
 const SPARE_RANGES: u64 = 2;
+
+/// Size of a range where so many connections share the blobs of a fetch: what each of them may have to keep in memory.
+pub(super) fn shared_range(total: u64, connections: usize) -> u64 {
+    let ranges = connections as u64 + SPARE_RANGES;
+    (total / (ranges * LOST_PART)).clamp(*SHARED_RANGES.start(), *SHARED_RANGES.end())
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -48,6 +58,8 @@ pub(super) enum Next {
 /// A part of a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
+    /// No two ranges of a fetch have the same: the same bytes may be asked for again.
+    pub(super) id: u64,
     pub(super) blob: usize,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -56,10 +68,14 @@ pub(super) struct Range {
 }
 
 #[derive(Debug)]
-pub(super) struct Ranges(Vec<Blob>);
+pub(super) struct Ranges {
+    blobs: Vec<Blob>,
+    shared_range: u64,
+    ids: u64,
+}
 
 impl Ranges {
-    pub(super) fn new(sizes: impl Iterator<Item = u64>) -> Self {
+    pub(super) fn new(sizes: impl Iterator<Item = u64>, shared_range: u64) -> Self {
         let blob = |size| Blob {
             size,
             state: State::Closed,
@@ -67,35 +83,44 @@ impl Ranges {
             handed_out: 0,
             by_whole: false,
         };
-        Self(sizes.map(blob).collect())
+        Self {
+            blobs: sizes.map(blob).collect(),
+            shared_range,
+            ids: 0,
+        }
     }
 
     /// The next thing to do with a free connection. `may_wait` tells whether there is memory for a range ahead.
     pub(super) fn next(&mut self, connections: usize, may_wait: bool) -> Option<Next> {
-        let unfinished = self.0.iter().filter(|blob| blob.has_work()).count();
-        if let Some(place) = self.0.iter().position(Blob::wants_head) {
+        let unfinished = self.blobs.iter().filter(|blob| blob.has_work()).count();
+        if let Some(place) = self.blobs.iter().position(Blob::wants_head) {
             let length = if connections > unfinished {
-                SHARED_RANGE
+                self.shared_range
             } else {
                 LONE_RANGE
             };
-            return Some(Next::Fetch(self.0[place].hand_out(place, length)));
+            return Some(self.hand_out(place, length));
         }
-        let open = self.0.iter().filter(|blob| blob.is_busy()).count();
+        let open = self.blobs.iter().filter(|blob| blob.is_busy()).count();
         if open < connections
-            && let Some(place) = self.0.iter().position(|blob| blob.state == State::Closed)
+            && let Some(place) = self.blobs.iter().position(|blob| blob.state == State::Closed)
         {
-            self.0[place].state = State::Opening;
+            self.blobs[place].state = State::Opening;
             return Some(Next::Open(place));
         }
-        let span = (connections as u64 + SPARE_RANGES) * SHARED_RANGE;
-        let ahead = self.0.iter().position(|blob| blob.wants_more(span))?;
-        may_wait.then(|| Next::Fetch(self.0[ahead].hand_out(ahead, SHARED_RANGE)))
+        let span = (connections as u64 + SPARE_RANGES) * self.shared_range;
+        let ahead = self.blobs.iter().position(|blob| blob.wants_more(span))?;
+        may_wait.then(|| self.hand_out(ahead, self.shared_range))
+    }
+
+    fn hand_out(&mut self, place: usize, length: u64) -> Next {
+        self.ids += 1;
+        Next::Fetch(self.blobs[place].hand_out(self.ids, place, length))
     }
 
     /// The store has so many bytes of a blob that was opened.
     pub(super) fn opened(&mut self, place: usize, written: u64) {
-        let blob = &mut self.0[place];
+        let blob = &mut self.blobs[place];
         blob.written = written.min(blob.size);
         blob.handed_out = blob.written;
         blob.state = if blob.written == blob.size {
@@ -112,7 +137,7 @@ impl Ranges {
 
     /// Bytes went into the store. True: they were the last.
     pub(super) fn wrote(&mut self, place: usize, bytes: u64) -> bool {
-        let blob = &mut self.0[place];
+        let blob = &mut self.blobs[place];
         blob.written += bytes;
         let is_over = blob.size <= blob.written;
         if is_over {
@@ -122,19 +147,19 @@ impl Ranges {
     }
 
     pub(super) fn written(&self, place: usize) -> u64 {
-        self.0[place].written
+        self.blobs[place].written
     }
 
     /// The host does not send ranges of this blob. What lies behind `end` is handed out anew, and in one piece.
     pub(super) fn only_by_whole(&mut self, place: usize, end: u64) {
-        let blob = &mut self.0[place];
+        let blob = &mut self.blobs[place];
         blob.by_whole = true;
         blob.handed_out = end.clamp(blob.written, blob.size);
     }
 
     /// The blob is begun again from its first byte.
     pub(super) fn reopen(&mut self, place: usize) {
-        let blob = &mut self.0[place];
+        let blob = &mut self.blobs[place];
         blob.state = State::Closed;
         blob.written = 0;
         blob.handed_out = 0;
@@ -161,7 +186,7 @@ impl Blob {
         matches!(self.state, State::Opening | State::Open)
     }
 
-    fn hand_out(&mut self, place: usize, length: u64) -> Range {
+    fn hand_out(&mut self, id: u64, place: usize, length: u64) -> Range {
         let start = self.handed_out;
         let end = if self.by_whole {
             self.size
@@ -170,6 +195,7 @@ impl Blob {
         };
         self.handed_out = end;
         Range {
+            id,
             blob: place,
             start,
             end,
@@ -181,13 +207,24 @@ impl Blob {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rstest::rstest;
 
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
+    /// What comes next, with a number that is the same for all.
+    fn next(ranges: &mut Ranges, connections: usize, may_wait: bool) -> Option<Next> {
+        let next = ranges.next(connections, may_wait)?;
+        Some(match next {
+            Next::Fetch(range) => Next::Fetch(Range { id: 0, ..range }),
+            Next::Open(place) => Next::Open(place),
+        })
+    }
+
     fn fetch(blob: usize, start: u64, end: u64, is_head: bool) -> Next {
         Next::Fetch(Range {
+            id: 0,
             blob,
             start,
             end,
@@ -197,36 +234,61 @@ mod tests {
 
     #[test]
     fn connections_go_to_different_blobs_first_and_then_ahead() {
-        let mut ranges = Ranges::new([20 * MIB, 20 * MIB].into_iter());
-        assert_eq!(ranges.next(3, true), Some(Next::Open(0)));
-        assert_eq!(ranges.next(3, true), Some(Next::Open(1)));
-        assert_eq!(ranges.next(3, true), None, "nothing is open yet");
+        let mut ranges = Ranges::new([20 * MIB, 20 * MIB].into_iter(), MIB);
+        assert_eq!(next(&mut ranges, 3, true), Some(Next::Open(0)));
+        assert_eq!(next(&mut ranges, 3, true), Some(Next::Open(1)));
+        assert_eq!(next(&mut ranges, 3, true), None, "nothing is open yet");
         ranges.opened(0, 0);
         ranges.opened(1, 5 * MIB);
-        assert_eq!(ranges.next(3, true), Some(fetch(0, 0, MIB, true)));
-        assert_eq!(ranges.next(3, true), Some(fetch(1, 5 * MIB, 6 * MIB, true)));
-        assert_eq!(ranges.next(3, false), None, "no memory");
-        assert_eq!(ranges.next(3, true), Some(fetch(0, MIB, 2 * MIB, false)));
+        assert_eq!(next(&mut ranges, 3, true), Some(fetch(0, 0, MIB, true)));
+        assert_eq!(next(&mut ranges, 3, true), Some(fetch(1, 5 * MIB, 6 * MIB, true)));
+        assert_eq!(next(&mut ranges, 3, false), None, "no memory");
+        assert_eq!(next(&mut ranges, 3, true), Some(fetch(0, MIB, 2 * MIB, false)));
     }
 
     #[test]
     fn a_connection_that_shares_no_blob_asks_for_more_at_once() {
-        let mut ranges = Ranges::new([20 * MIB, 20 * MIB].into_iter());
+        let mut ranges = Ranges::new([20 * MIB, 20 * MIB].into_iter(), MIB);
         ranges.opened(0, 0);
-        assert_eq!(ranges.next(2, true), Some(fetch(0, 0, LONE_RANGE, true)));
+        assert_eq!(next(&mut ranges, 2, true), Some(fetch(0, 0, LONE_RANGE, true)));
     }
 
     #[test]
     fn a_blob_without_ranges_is_one_piece() {
-        let mut ranges = Ranges::new([20 * MIB].into_iter());
+        let mut ranges = Ranges::new([20 * MIB].into_iter(), MIB);
         ranges.opened(0, 0);
-        ranges.next(4, true);
-        ranges.next(4, true);
+        next(&mut ranges, 4, true);
+        next(&mut ranges, 4, true);
         ranges.only_by_whole(0, MIB);
-        assert_eq!(ranges.next(4, true), None, "the head is still on its way");
+        assert_eq!(next(&mut ranges, 4, true), None, "the head is still on its way");
         ranges.wrote(0, MIB);
-        assert_eq!(ranges.next(4, true), Some(fetch(0, MIB, 20 * MIB, true)));
-        assert_eq!(ranges.next(4, true), None);
+        assert_eq!(next(&mut ranges, 4, true), Some(fetch(0, MIB, 20 * MIB, true)));
+        assert_eq!(next(&mut ranges, 4, true), None);
+    }
+
+    #[test]
+    fn no_two_ranges_are_taken_for_one_another() {
+        let mut ranges = Ranges::new([20 * MIB].into_iter(), MIB);
+        ranges.opened(0, 0);
+        let Some(Next::Fetch(first)) = ranges.next(4, true) else {
+            panic!("a range")
+        };
+        ranges.reopen(0);
+        ranges.opened(0, 0);
+        let Some(Next::Fetch(second)) = ranges.next(4, true) else {
+            panic!("a range")
+        };
+        assert_eq!((first.start, first.end), (second.start, second.end));
+        assert_ne!(first.id, second.id);
+    }
+
+    #[rstest]
+    #[case::small(10 * MIB, 8, 256 << 10)]
+    #[case::middling(160 * MIB, 8, 512 << 10)]
+    #[case::large(10_000 * MIB, 8, MIB)]
+    #[case::nothing(0, 0, 256 << 10)]
+    fn little_waits_in_memory(#[case] total: u64, #[case] connections: usize, #[case] want: u64) {
+        assert_eq!(shared_range(total, connections), want);
     }
 
     proptest! {
@@ -238,7 +300,7 @@ mod tests {
             connections in 1_usize..10,
             memory in 0_usize..5,
         ) {
-            let mut ranges = Ranges::new(sizes.iter().map(|(size, _)| *size));
+            let mut ranges = Ranges::new(sizes.iter().map(|(size, _)| *size), MIB);
             let mut running: Vec<Range> = Vec::new();
             let mut got: Vec<u64> = vec![0; sizes.len()];
             for _ in 0..10_000 {

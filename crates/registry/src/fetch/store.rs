@@ -30,6 +30,9 @@ pub trait BlobSink: Send + Sized {
 
     /// Checks size and digest of all bytes. Wrong ones are thrown away.
     fn commit(self) -> impl Future<Output = Result<(), CommitError<Self::Error>>> + Send;
+
+    /// Throws away what was appended: nobody should continue it.
+    fn discard(self) -> impl Future<Output = ()> + Send;
 }
 
 /// Why a blob does not become part of the store.

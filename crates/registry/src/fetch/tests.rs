@@ -7,10 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_model::Reason;
 use rstest::rstest;
+use tokio::time::Instant;
 
 use super::*;
 use crate::client::digest_of;
 use crate::client::tests::fake::FakeRegistry;
+use crate::hosts::Hosts;
 use crate::{RegistryClient, RegistryError, Settings};
 
 const MIB: usize = 1 << 20;
@@ -77,6 +79,10 @@ impl BlobSink for MemorySink {
         content.whole.insert(self.digest, bytes);
         Ok(())
     }
+
+    async fn discard(self) {
+        self.memory.0.lock().unwrap().partial.remove(&self.digest);
+    }
 }
 
 impl Memory {
@@ -114,11 +120,19 @@ async fn fetch(
     memory: &Memory,
 ) -> (Result<Fetched, FetchError<String>>, u64) {
     let repository = client.repository(&registry.image("app:v1"), vec![]).unwrap();
+    fetch_from(&repository, blobs, memory).await
+}
+
+async fn fetch_from(
+    repository: &Repository,
+    blobs: &[Descriptor],
+    memory: &Memory,
+) -> (Result<Fetched, FetchError<String>>, u64) {
     let mut fetcher = Fetcher::new(FetchSettings::default());
     fetcher.starts_with_all = true;
     let counter = LineCounter::default();
     let fetch = Fetch {
-        repository: &repository,
+        repository,
         blobs: blobs.to_vec(),
         counter: counter.clone(),
         stops_on_fast_lines: false,
@@ -230,6 +244,129 @@ async fn wrong_bytes_in_one_range_never_get_into_the_store() {
     assert_eq!(error.reason, Reason::InvalidImage);
     assert!(error.message.contains("does not have its digest"), "{error}");
     assert_eq!(memory.whole(&blob), None);
+}
+
+#[tokio::test]
+async fn after_wrong_bytes_nothing_half_finished_is_left_to_be_continued() {
+    let registry = FakeRegistry::start().await;
+    let (wrong, slow) = (
+        registry.add_blob(content(1, 100_000)),
+        registry.add_blob(content(2, 8 * MIB)),
+    );
+    let digest = wrong.digest.to_string();
+    registry.shelf().blobs.insert(digest, content(3, 100_000).into());
+    // A body that goes on is one that is in the store in part when the other blob turns out to be wrong.
+    registry.shelf().stall_after = Some(200_000);
+    let memory = Memory::default();
+    let client = RegistryClient::new(Settings::default());
+    let (fetched, _) = fetch(&client, &registry, &[wrong, slow], &memory).await;
+    assert_eq!(registry_error(fetched).reason, Reason::InvalidImage);
+    assert_eq!(memory.0.lock().unwrap().partial.len(), 0);
+}
+
+/// A registry with a mirror in front of it.
+fn behind_mirror(registry: &FakeRegistry, mirror: &str) -> (tempfile::TempDir, RegistryClient) {
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join(&registry.address);
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("hosts.toml"), format!("[host.\"http://{mirror}\"]\n")).unwrap();
+    let client = RegistryClient::new(Settings {
+        hosts: Hosts::in_dir(dir.path()),
+        ..Settings::default()
+    });
+    (dir, client)
+}
+
+#[rstest]
+#[case::fails(503, 8)]
+#[case::lacks_the_blob(404, 8)]
+#[tokio::test]
+async fn a_mirror_that_failed_is_not_asked_for_every_range(#[case] status: u16, #[case] at_most: usize) {
+    let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start_at("127.0.0.2").await);
+    let bytes = content(1, 12 * MIB);
+    let blob = registry.add_blob(bytes.clone());
+    mirror.shelf().refusals = std::iter::repeat_n((status, vec![]), 1000).collect();
+    let (_dir, client) = behind_mirror(&registry, &mirror.address);
+    let memory = Memory::default();
+    let (fetched, _) = fetch(&client, &registry, std::slice::from_ref(&blob), &memory).await;
+    assert_eq!(fetched.unwrap().hosts, [registry.address.clone()].into());
+    assert!(memory.whole(&blob) == Some(bytes));
+    // Each of the first connections may find it out by itself.
+    let (asked, ranges) = (mirror.log().len(), registry.log().len());
+    assert!(asked <= at_most && 30 < ranges, "{asked} of {ranges}");
+}
+
+#[tokio::test]
+async fn a_mirror_that_failed_is_asked_again_when_the_registry_fails_too() {
+    let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start_at("127.0.0.2").await);
+    let bytes = content(1, 3 * MIB);
+    let blob = mirror.add_blob(bytes.clone());
+    // The mirror fails for a while; the registry has no such blob.
+    mirror.shelf().refusals = std::iter::repeat_n((500, vec![]), 3).collect();
+    let (_dir, client) = behind_mirror(&registry, &mirror.address);
+    let memory = Memory::default();
+    let repository = client.repository(&registry.image("app:v1"), vec![]).unwrap();
+    repository.resolve().await.unwrap_err();
+    let (fetched, _) = fetch_from(&repository, std::slice::from_ref(&blob), &memory).await;
+    let error = registry_error(fetched);
+    assert_eq!(error.reason, Reason::NotFound, "the registry's own error: {error}");
+    mirror.shelf().refusals.clear();
+    let (fetched, _) = fetch_from(&repository, std::slice::from_ref(&blob), &memory).await;
+    fetched.unwrap();
+    assert!(memory.whole(&blob) == Some(bytes));
+}
+
+#[rstest]
+#[case::seconds(429, vec![("retry-after", "1".to_owned())])]
+#[case::unavailable(503, vec![("retry-after", "1".to_owned())])]
+#[case::date(429, vec![
+    ("retry-after", "Wed, 21 Oct 2015 07:28:01 GMT".to_owned()),
+    ("date", "Wed, 21 Oct 2015 07:28:00 GMT".to_owned()),
+])]
+#[tokio::test]
+async fn a_short_wait_that_the_registry_asks_for_happens_in_place(
+    #[case] status: u16,
+    #[case] headers: Vec<(&'static str, String)>,
+) {
+    let registry = FakeRegistry::start().await;
+    registry.add_image("v1", "amd64", b"layer");
+    let bytes = content(1, 2 * MIB);
+    let blob = registry.add_blob(bytes.clone());
+    registry.shelf().refusals = [(status, headers)].into();
+    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
+    let repository = repository.waiting_until(Instant::now() + Duration::from_secs(50));
+    repository.resolve().await.unwrap();
+    let memory = Memory::default();
+    let (fetched, _) = fetch_from(&repository, std::slice::from_ref(&blob), &memory).await;
+    fetched.unwrap();
+    assert!(memory.whole(&blob) == Some(bytes));
+}
+
+#[tokio::test]
+async fn a_wait_that_is_too_long_is_an_error_at_once() {
+    let registry = FakeRegistry::start().await;
+    registry.shelf().refusals = [(429, vec![("retry-after", "4000".to_owned())])].into();
+    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
+    let repository = repository.waiting_until(Instant::now() + Duration::from_mins(5));
+    let error = repository.resolve().await.unwrap_err();
+    assert_eq!(error.retry_after, Some(Duration::from_secs(4000)));
+}
+
+#[tokio::test]
+async fn a_pause_of_the_blob_store_is_not_one_of_the_registry() {
+    let (registry, blob_store) = (FakeRegistry::start().await, FakeRegistry::start_at("127.0.0.2").await);
+    registry.add_image("v1", "amd64", b"layer");
+    let blob = blob_store.add_blob(content(1, 100_000));
+    registry.shelf().redirects_to = Some(blob_store.origin());
+    blob_store.shelf().refusals = [(429, vec![("retry-after", "40".to_owned())])].into();
+    let repository = client().repository(&registry.image("app:v1"), vec![]).unwrap();
+    let (fetched, _) = fetch_from(&repository, std::slice::from_ref(&blob), &Memory::default()).await;
+    assert!(registry_error(fetched).retry_after.is_some());
+    repository.resolve().await.unwrap();
+    let asked = blob_store.log().len();
+    let (fetched, _) = fetch_from(&repository, std::slice::from_ref(&blob), &Memory::default()).await;
+    assert!(registry_error(fetched).message.contains("asked to retry after"));
+    assert_eq!(blob_store.log().len(), asked, "the blob store is left alone");
 }
 
 #[tokio::test]

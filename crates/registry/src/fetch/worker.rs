@@ -1,6 +1,7 @@
 //! One connection's work: brings one range, asks again from the byte where it broke off, and tries the next host where one
 //! fails.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,7 @@ use larder_model::Reason;
 use super::LineCounter;
 use super::bandwidth::Bandwidth;
 use super::ranges::Range;
-use crate::client::{BlobRange, RangeBody, pause_after};
+use crate::client::{BlobRange, Failures, RangeBody, pause_after};
 use crate::manifest::Descriptor;
 use crate::{RegistryError, Repository};
 
@@ -53,6 +54,9 @@ struct Worker<'a> {
     at: u64,
     end: u64,
     host: usize,
+    /// Hosts that could not bring this range, and why.
+    tried: BTreeSet<usize>,
+    failures: Failures,
     by_whole: bool,
     body: Option<RangeBody>,
     breaks: u32,
@@ -64,11 +68,14 @@ struct Worker<'a> {
 impl<'a> Work<'a> {
     /// The events of this range, up to the last.
     pub(super) fn events(self) -> BoxStream<'a, Event> {
+        let tried = BTreeSet::new();
         let worker = Worker {
             at: self.range.start,
             end: self.range.end,
+            host: self.repository.next_host(&self.blob.digest, &tried).unwrap_or_default(),
             work: self,
-            host: 0,
+            tried,
+            failures: Failures::default(),
             by_whole: false,
             body: None,
             breaks: 0,
@@ -191,12 +198,16 @@ impl Worker<'_> {
                 return None;
             }
         }
-        if self.host + 1 < self.work.repository.serving_hosts() {
-            self.host += 1;
-            self.without_progress = 0;
-            self.by_whole = false;
-            return None;
-        }
-        Some(error)
+        let (repository, blob) = (self.work.repository, &self.work.blob.digest);
+        let is_mirror = repository.gave_up(self.host, blob, &error);
+        self.failures.add(is_mirror, error);
+        self.tried.insert(self.host);
+        let Some(host) = repository.next_host(blob, &self.tried) else {
+            return Some(std::mem::take(&mut self.failures).into_error());
+        };
+        self.host = host;
+        self.without_progress = 0;
+        self.by_whole = false;
+        None
     }
 }

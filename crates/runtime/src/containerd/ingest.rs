@@ -19,8 +19,9 @@ use larder_registry::{
 use larder_runtime_proto::containerd::services::content::v1::{
     AbortRequest, WriteAction, WriteContentRequest, WriteContentResponse,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tonic::{Code, Status, Streaming};
+use tracing::warn;
 
 use super::{
     leases::Lease,
@@ -34,8 +35,12 @@ const MESSAGE: usize = 64 << 10;
 /// Messages that are sent before the answer to the first of them is waited for.
 const UNANSWERED: usize = 4;
 
-/// How often it is tried again to open a blob that somebody else writes.
+/// First and longest pause before it is tried again to open a blob that has another writer.
 const OTHER_PAUSE: Duration = Duration::from_millis(100);
+const OTHER_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long another writer may bring nothing before the blob is left to it. CRI waits for it too.
+const OTHER_STALLED: Duration = Duration::from_mins(2);
 
 /// How long containerd may take to make a blob durable.
 const COMMIT_LIMIT: Duration = Duration::from_mins(5);
@@ -159,13 +164,59 @@ impl BlobStore for ContentStore<'_> {
 
     async fn open(&self, blob: &Descriptor) -> Result<Option<Ingest>, RuntimeError> {
         let doing = format!("write blob {}", blob.digest);
+        let mut other = OtherWriter::new();
         loop {
             match self.try_open(&doing, blob).await? {
                 Opened::Ingest(ingest) => return Ok(Some(*ingest)),
                 Opened::Exists => return Ok(None),
-                Opened::Busy => tokio::time::sleep(OTHER_PAUSE).await,
+                Opened::Busy => {}
             }
+            let at = self.written_by_other(&reference(blob)).await?;
+            let Some(pause) = other.pause(at, Instant::now()) else {
+                let stalled = Status::unavailable("another writer has the blob and brings nothing");
+                return Err(self.services.link.refused(&doing, &stalled));
+            };
+            tokio::time::sleep(pause).await;
         }
+    }
+}
+
+impl ContentStore<'_> {
+    /// How far an ingest is that another writer has.
+    async fn written_by_other(&self, reference: &str) -> Result<Option<i64>, RuntimeError> {
+        let ingests = self.services.ingests().await?;
+        let found = ingests.iter().find(|ingest| ingest.r#ref == reference);
+        Ok(found.map(|ingest| ingest.offset))
+    }
+}
+
+/// Waits for another writer as long as it brings something.
+struct OtherWriter {
+    pause: Duration,
+    seen: Option<(Option<i64>, Instant)>,
+}
+
+impl OtherWriter {
+    fn new() -> Self {
+        Self {
+            pause: OTHER_PAUSE,
+            seen: None,
+        }
+    }
+
+    /// How long to wait, given how far the writer is. `None`: it brings nothing.
+    fn pause(&mut self, at: Option<i64>, now: Instant) -> Option<Duration> {
+        let since = match self.seen {
+            Some((before, since)) if before == at => since,
+            _ => now,
+        };
+        self.seen = Some((at, since));
+        if OTHER_STALLED <= now - since {
+            return None;
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(OTHER_PAUSE_MAX);
+        Some(pause)
     }
 }
 
@@ -240,16 +291,21 @@ impl Ingest {
             Err(_) => return Err(self.ended_early()),
         };
         if !is_there {
-            let request = AbortRequest {
-                r#ref: self.reference.clone(),
-            };
-            let (mut client, doing) = (self.services.content(), format!("throw away {}", self.reference));
-            // Ends the exchange, which holds the ingest.
-            drop(self);
-            let exchange = async { absent_is_none(client.abort(scoped(request)).await).map(drop) };
-            link.bounded(&doing, exchange).await?;
+            self.abort().await?;
         }
         Ok(is_there)
+    }
+
+    async fn abort(self) -> Result<(), RuntimeError> {
+        let request = AbortRequest {
+            r#ref: self.reference.clone(),
+        };
+        let (mut client, doing) = (self.services.content(), format!("throw away {}", self.reference));
+        let link = self.services.link.clone();
+        // Ends the exchange, which holds the ingest.
+        drop(self);
+        let exchange = async { absent_is_none(client.abort(scoped(request)).await).map(drop) };
+        link.bounded(&doing, exchange).await
     }
 }
 
@@ -276,6 +332,12 @@ impl BlobSink for Ingest {
             Err(error) => Err(CommitError::Store(error)),
         }
     }
+
+    async fn discard(self) {
+        if let Err(error) = self.abort().await {
+            warn!(error = error.text(), "a half-finished blob stays in the content store");
+        }
+    }
 }
 
 /// The name of a blob's ingest, as containerd's own fetcher calls it.
@@ -296,6 +358,22 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn another_writer_is_waited_for_as_long_as_it_brings_something() {
+        let mut other = OtherWriter::new();
+        for at in 0..1_000 {
+            let pause = other.pause(Some(at), Instant::now()).unwrap();
+            assert!((OTHER_PAUSE..=OTHER_PAUSE_MAX).contains(&pause));
+            tokio::time::advance(OTHER_STALLED / 2).await;
+        }
+        let mut waited = Duration::ZERO;
+        while let Some(pause) = other.pause(None, Instant::now()) {
+            waited += pause;
+            tokio::time::advance(pause).await;
+        }
+        assert!(waited <= OTHER_STALLED + OTHER_PAUSE_MAX, "{waited:?}");
+    }
 
     #[rstest]
     #[case(OCI_MANIFEST, "manifest")]

@@ -198,4 +198,11 @@ impl BlobSink for Partial {
         self.folder.meter.is_whole(&self.blob.digest, self.blob.size);
         Ok(())
     }
+
+    async fn discard(self) {
+        let path = self.folder.files.partial(&self.blob.digest);
+        if let Err(error) = fs::remove_file(&path) {
+            tracing::debug!(path = %path.display(), %error, "a half-finished blob stays");
+        }
+    }
 }

@@ -84,7 +84,10 @@ async fn a_manifest_with_another_digest_is_refused() {
 #[rstest]
 #[case::missing(404, vec![], Reason::NotFound, None, 1)]
 #[case::rate_limit(429, vec![("retry-after", "17".to_owned())], Reason::RateLimited, Some(17), 1)]
-#[case::rate_limit_with_a_date(429, vec![("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT".to_owned())], Reason::RateLimited, None, 1)]
+#[case::rate_limit_with_a_date(429, vec![
+    ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT".to_owned()),
+    ("date", "Wed, 21 Oct 2026 07:27:00 GMT".to_owned()),
+], Reason::RateLimited, Some(60), 1)]
 #[case::forbidden(403, vec![], Reason::AuthDenied, None, 1)]
 #[case::server_error(503, vec![], Reason::Unreachable, None, 3)]
 #[case::server_error_that_asks_for_time(503, vec![("retry-after", "60".to_owned())], Reason::Unreachable, Some(60), 1)]
