@@ -32,6 +32,7 @@ use tracing::warn;
 
 use self::{
     flights::{FlightGuard, Flights},
+    leases::Leases,
     prefetch::{Prefetch, Prefetched},
     progress::Gauge,
     references::References,
@@ -53,6 +54,7 @@ pub struct ContainerdRuntime {
     cri: CriRuntime,
     services: Services,
     flights: Arc<Flights>,
+    leases: Leases,
     fetching: Option<Fetching>,
 }
 
@@ -65,6 +67,7 @@ impl ContainerdRuntime {
         Ok(Self {
             services: Services::new(cri.link().clone()),
             flights: Arc::new(Flights::default()),
+            leases: Leases::default(),
             fetching: None,
             cri,
         })
@@ -95,6 +98,7 @@ impl ContainerdRuntime {
         let prefetch = Prefetch {
             fetching,
             services: &self.services,
+            leases: &self.leases,
             cri: &self.cri,
             flight,
             request,
@@ -169,10 +173,14 @@ impl ImageRuntime for ContainerdRuntime {
         let before = self.target(&request.image).await?;
         let flight = self.gauge().begin(request);
         let prefetched = self.prefetch(request, &flight).await?;
-        let pulled = self.cri.pull(request).await?;
+        let pulled = self.cri.pull(request).await;
         if let Some(lease) = &prefetched.lease {
-            lease.release().await;
+            match &pulled {
+                Ok(_) => lease.release().await,
+                Err(error) => lease.pull_failed(error.reason()).await,
+            }
         }
+        let pulled = pulled?;
         let digest = self.target(&request.image).await?;
         let found = self.gauge().contents(&flight, digest.as_ref()).await;
         let download = found.as_ref().map(|found| ByteSize(found.blobs.total()));
@@ -198,6 +206,10 @@ impl ImageRuntime for ContainerdRuntime {
 
     async fn remove(&self, image: &ImageRef) -> Result<(), RuntimeError> {
         self.cri.remove(image).await
+    }
+
+    async fn drop_unfinished(&self, wanted: &BTreeSet<ImageRef>) -> Result<(), RuntimeError> {
+        self.leases.sweep(&self.services, wanted).await
     }
 
     async fn image_fs(&self) -> Result<ImageFs, RuntimeError> {

@@ -120,6 +120,11 @@ impl FakeRuntime {
         self.lock().trace.calls()
     }
 
+    /// The images that were named when unfinished layers were last to be dropped. `None`: they never were.
+    pub fn kept_unfinished(&self) -> Option<BTreeSet<ImageRef>> {
+        self.lock().unfinished.clone()
+    }
+
     /// The pulls among [`calls`](Self::calls).
     pub fn pulls(&self) -> Vec<PullCall> {
         let pulls = self.calls().into_iter().filter_map(|call| match call {
@@ -228,6 +233,12 @@ impl ImageRuntime for FakeRuntime {
         self.check_up("remove an image")?;
         self.lock().trace.record(Call::Remove(image.clone()));
         self.evict(image);
+        Ok(())
+    }
+
+    async fn drop_unfinished(&self, wanted: &BTreeSet<ImageRef>) -> Result<(), RuntimeError> {
+        self.check_up("drop unfinished layers")?;
+        self.lock().unfinished = Some(wanted.clone());
         Ok(())
     }
 

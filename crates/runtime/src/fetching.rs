@@ -1,16 +1,64 @@
 //! Fetching layers ourselves, and why that is left to the runtime where it is.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use larder_registry::{RegistryClient, fetch::Fetcher};
+use tokio::time::Instant;
+
+/// How long a connection to a registry may take before the runtime pulls instead. The runtime may have a proxy that we are
+/// not told of.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a registry that could not be connected to is left to the runtime.
+const UNREACHED_FOR: Duration = Duration::from_mins(10);
 
 /// What fetches layers before the runtime does.
 #[derive(Clone)]
 pub struct Fetching {
     /// Access to registries.
-    pub client: RegistryClient,
+    pub(crate) client: RegistryClient,
     /// Connections, with the limits that all pulls share.
-    pub fetcher: Fetcher,
+    pub(crate) fetcher: Fetcher,
+    pub(crate) unreached: Unreached,
+}
+
+impl Fetching {
+    /// Fetches from registries by this client, with the limits of this fetcher.
+    pub fn new(client: &RegistryClient, fetcher: Fetcher) -> Self {
+        Self {
+            client: client.giving_up_unconnected(CONNECT_LIMIT),
+            fetcher,
+            unreached: Unreached::default(),
+        }
+    }
+}
+
+/// Registries that could not be connected to a short while ago.
+#[derive(Clone, Default)]
+pub(crate) struct Unreached(Arc<Mutex<BTreeMap<String, Instant>>>);
+
+impl Unreached {
+    /// Takes note of one.
+    pub(crate) fn add(&self, registry: &str) {
+        self.lock().insert(registry.to_owned(), Instant::now() + UNREACHED_FOR);
+    }
+
+    /// Whether this is one.
+    pub(crate) fn contains(&self, registry: &str) -> bool {
+        let mut unreached = self.lock();
+        let now = Instant::now();
+        unreached.retain(|_, until| now < *until);
+        unreached.contains_key(registry)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Who fetched an image's layers.
@@ -41,6 +89,8 @@ pub enum LeftToRuntime {
     FastLine,
     /// The registry, or the way to it, failed for us. The runtime may be configured differently.
     Registry,
+    /// We cannot connect to the registry. The runtime may have a proxy.
+    Unconnected,
     /// The content store failed.
     Store,
 }
@@ -56,6 +106,7 @@ impl LeftToRuntime {
             Self::Small => "small",
             Self::FastLine => "fast-line",
             Self::Registry => "registry",
+            Self::Unconnected => "unconnected",
             Self::Store => "store",
         }
     }
@@ -82,7 +133,26 @@ impl fmt::Display for LeftToRuntime {
             Self::Small => "little of the image is missing; the runtime pulls it by itself",
             Self::FastLine => "the line is fast; the runtime pulls the rest by itself",
             Self::Registry => "fetching layers failed; the runtime pulls the image by itself",
+            Self::Unconnected => {
+                "the agent cannot connect to the registry; the runtime pulls the image by itself, and other images of the \
+                 registry for some minutes. If containerd uses a proxy, set HTTPS_PROXY for the agent too"
+            }
             Self::Store => "the content store refused a layer; the runtime pulls the image by itself",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_registry_is_left_to_the_runtime_for_a_while() {
+        let unreached = Unreached::default();
+        assert!(!unreached.contains("a.example"));
+        unreached.add("a.example");
+        assert!(unreached.contains("a.example") && !unreached.contains("b.example"));
+        tokio::time::advance(UNREACHED_FOR).await;
+        assert!(!unreached.contains("a.example"));
     }
 }

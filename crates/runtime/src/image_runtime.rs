@@ -45,6 +45,11 @@ pub trait ImageRuntime: Send + Sync {
     /// that is not there is success.
     async fn remove(&self, image: &ImageRef) -> Result<(), RuntimeError>;
 
+    /// Throws away what earlier pulls fetched and did not finish, except for these images. Pulls that run are not touched.
+    async fn drop_unfinished(&self, _wanted: &BTreeSet<ImageRef>) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
     /// The filesystem that pulled images fill.
     async fn image_fs(&self) -> Result<ImageFs, RuntimeError>;
 

@@ -1,6 +1,6 @@
 //! What a pull needs to know, and who may see it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use larder_model::ImageRef;
 use larder_registry::{Credential, LoginServers};
@@ -20,6 +20,8 @@ pub struct PullRequest {
     pub login_servers: LoginServers,
     /// What the runtime and its plugins get to see of the job.
     pub sandbox: Sandbox,
+    /// How long a registry that asks for time may be waited for in all, where Larder fetches.
+    pub patience: Duration,
 }
 
 /// Labels and annotations of the pretended pod sandbox.
@@ -39,6 +41,7 @@ impl PullRequest {
             login_servers: LoginServers::default_for(&image),
             image,
             sandbox: Sandbox::default(),
+            patience: Duration::ZERO,
         }
     }
 }

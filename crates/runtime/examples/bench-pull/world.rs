@@ -63,10 +63,8 @@ impl World {
 }
 
 pub(crate) async fn runtime(socket: &Path, fetch: Option<FetchSettings>) -> Arc<dyn ImageRuntime> {
-    let fetching = fetch.map(|settings| Fetching {
-        client: RegistryClient::new(Settings::default()),
-        fetcher: Fetcher::new(settings),
-    });
+    let client = RegistryClient::new(Settings::default());
+    let fetching = fetch.map(|settings| Fetching::new(&client, Fetcher::new(settings)));
     connect_with(&RuntimeEndpoint::at(socket), Path::new("/"), fetching)
         .await
         .unwrap()

@@ -3,27 +3,28 @@
 //! CRI then finds manifest, configuration and layers there and has only to unpack them; it names them, sets the labels of
 //! garbage collection and keeps what it needs, so that nothing differs from a pull by CRI alone. Whatever is in the way of
 //! fetching is a reason to leave the image to CRI, which may be configured differently and continues what was begun. Only
-//! a registry that asks for time and a full disk end the pull here: CRI would fare no better.
+//! a full disk and a containerd that is away end the pull here: CRI would fare no better.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use larder_model::{ByteSize, Digest, Reason};
 use larder_registry::{
-    BlobWriter, Platform, Repository,
+    BlobWriter, KnownContent, Platform, RegistryError, Repository,
     fetch::{Fetch, FetchError, LineCounter},
     manifest::{Descriptor, PlatformImage},
 };
 use larder_runtime_proto::containerd::services::snapshots::v1::{
     StatSnapshotRequest, snapshots_client::SnapshotsClient,
 };
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
     contents, filter,
     flights::FlightGuard,
     ingest::ContentStore,
-    leases::Lease,
+    leases::{Lease, Leases},
     services::{Services, absent_is_none, scoped},
 };
 use crate::{FetchPath, Fetching, LeftToRuntime, PullRequest, RuntimeError, cri::CriRuntime};
@@ -31,6 +32,7 @@ use crate::{FetchPath, Fetching, LeftToRuntime, PullRequest, RuntimeError, cri::
 pub(super) struct Prefetch<'a> {
     pub(super) fetching: &'a Fetching,
     pub(super) services: &'a Services,
+    pub(super) leases: &'a Leases,
     pub(super) cri: &'a CriRuntime,
     pub(super) flight: &'a FlightGuard,
     pub(super) request: &'a PullRequest,
@@ -78,7 +80,12 @@ impl Prefetch<'_> {
         let mut lease = None;
         let path = match self.fetch(&line, &mut lease).await {
             Ok(hosts) => FetchPath::Fetcher(hosts),
-            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Failed(error)) => {
+                if let Some(lease) = &lease {
+                    lease.pull_failed(error.reason()).await;
+                }
+                return Err(error);
+            }
             Err(Stop::Left(why, detail)) => {
                 let (image, reason, detail) = (&self.request.image, why.as_str(), detail.unwrap_or_default());
                 if why.is_fallback() {
@@ -93,33 +100,55 @@ impl Prefetch<'_> {
     }
 
     async fn fetch(&self, line: &LineCounter, lease: &mut Option<Lease>) -> Result<BTreeSet<String>, Stop> {
+        let registry = self.request.image.registry();
+        if self.fetching.unreached.contains(registry) {
+            return Err(Stop::Left(LeftToRuntime::Unconnected, None));
+        }
         let snapshotter = self.snapshotter().await?;
         let credentials = self.request.auth.iter().cloned().collect();
         let repository = self.fetching.client.repository(&self.request.image, credentials);
         let repository = repository.map_err(|error| self.registry(error))?;
-        let found = repository.image_for(&Platform::of_this_machine()).await;
-        let found = found.map_err(|error| self.registry(error))?;
-        if !found.manifest.layers.iter().all(contents::is_ordinary_layer) {
-            return Err(Stop::Left(LeftToRuntime::Layers, None));
-        }
+        let repository = repository.waiting_until(Instant::now() + self.request.patience);
+        let found = repository
+            .image_for_with(&Platform::of_this_machine(), self.services)
+            .await;
+        let found = found.map_err(|error| self.first_request(error))?;
+        self.flight.knows(&found);
         let mut missing = self.missing(&found).await?;
-        if contents::is_small(&missing) {
-            return Err(Stop::Left(LeftToRuntime::Small, None));
-        }
         let Some(manifest) = found.documents.last().map(|document| &document.descriptor.digest) else {
             return Err(Stop::Left(LeftToRuntime::Registry, None));
         };
-        let lease = &*lease.insert(Lease::create(self.services, manifest).await.map_err(store)?);
+        if missing.is_empty() && self.has_documents(&found).await? {
+            return Err(Stop::Left(LeftToRuntime::Small, None));
+        }
+        let created = self.leases.create(self.services, &self.request.image, manifest).await;
+        let lease = &*lease.insert(created.map_err(store)?);
         let store = ContentStore {
             services: self.services,
             lease,
             labels: [filter::source(&self.request.image)].into(),
         };
-        let config = self.config(&repository, &found.manifest.config, &store).await?;
+        // What was asked of the registry is kept, whoever goes on: registries count requests for manifests.
+        let config = self.config(&repository, &found, &store).await?;
         self.put_documents(&store, &found).await?;
-        self.flight.knows(&found);
+        if !found.manifest.layers.iter().all(contents::is_ordinary_layer) {
+            return Err(Stop::Left(LeftToRuntime::Layers, None));
+        }
+        if contents::is_small(&missing) {
+            return Err(Stop::Left(LeftToRuntime::Small, None));
+        }
         self.drop_unpacked(&snapshotter, &config, &found, &mut missing).await?;
         self.fetch_layers(&repository, missing, &store, line).await
+    }
+
+    async fn has_documents(&self, found: &PlatformImage) -> Result<bool, Stop> {
+        for document in &found.documents {
+            let digest = document.descriptor.digest.to_string();
+            if self.services.blob(&digest).await.map_err(store)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn snapshotter(&self) -> Result<String, Stop> {
@@ -155,9 +184,10 @@ impl Prefetch<'_> {
     async fn config(
         &self,
         repository: &Repository,
-        config: &Descriptor,
+        found: &PlatformImage,
         content: &ContentStore<'_>,
     ) -> Result<Bytes, Stop> {
+        let config = &found.manifest.config;
         let there = self
             .services
             .manifest(&config.digest.to_string())
@@ -170,12 +200,14 @@ impl Prefetch<'_> {
             let detail = format!("the configuration claims to have {} bytes", config.size);
             return Err(Stop::Left(LeftToRuntime::Layers, Some(detail)));
         }
-        let mut writer = BlobWriter::new(config, Vec::new());
-        repository
-            .blob(&mut writer)
-            .await
-            .map_err(|error| self.registry(error))?;
-        let bytes = Bytes::from(writer.into_inner());
+        let bytes = if let Some(read) = &found.config {
+            read.clone()
+        } else {
+            let mut writer = BlobWriter::new(config, Vec::new());
+            let fetched = repository.blob(&mut writer).await;
+            fetched.map_err(|error| self.registry(error))?;
+            Bytes::from(writer.into_inner())
+        };
         content.put(config, &bytes).await.map_err(store)?;
         Ok(bytes)
     }
@@ -247,27 +279,76 @@ impl Prefetch<'_> {
         }
     }
 
-    fn registry(&self, source: larder_registry::RegistryError) -> Stop {
-        let asks_for_time = source.retry_after.is_some();
-        let error = RuntimeError::Registry {
+    /// The registry was not asked before: where no connection can be made, the next pulls need not find that out again.
+    fn first_request(&self, error: RegistryError) -> Stop {
+        if !error.is_unconnected {
+            return self.registry(error);
+        }
+        self.fetching.unreached.add(self.request.image.registry());
+        Stop::Left(LeftToRuntime::Unconnected, Some(self.failed(error).text()))
+    }
+
+    fn registry(&self, error: RegistryError) -> Stop {
+        Stop::Left(LeftToRuntime::Registry, Some(self.failed(error).text()))
+    }
+
+    fn failed(&self, source: RegistryError) -> RuntimeError {
+        RuntimeError::Registry {
             doing: format!("pull {}", self.request.image),
             source,
-        };
-        if asks_for_time {
-            Stop::Failed(error)
-        } else {
-            Stop::Left(LeftToRuntime::Registry, Some(error.text()))
         }
     }
 }
 
-/// A failure of containerd's services.
+/// The content store knows what it has.
+impl KnownContent for Services {
+    async fn get(&self, content: &Descriptor) -> Option<Bytes> {
+        let bytes = self.manifest(&content.digest.to_string()).await.ok().flatten();
+        bytes.map(Bytes::from)
+    }
+}
+
+/// A failure of containerd's services. One call that is not answered does not mean that containerd is away: CRI is asked.
 fn store(error: RuntimeError) -> Stop {
-    match error.reason() {
-        Reason::NoSpace | Reason::RuntimeDown => Stop::Failed(error),
-        _ if matches!(error, RuntimeError::Unsupported { .. }) => {
-            Stop::Left(LeftToRuntime::Services, Some(error.text()))
-        }
+    match &error {
+        RuntimeError::Unanswered { .. } => Stop::Left(LeftToRuntime::Store, Some(error.text())),
+        RuntimeError::Unsupported { .. } => Stop::Left(LeftToRuntime::Services, Some(error.text())),
+        _ if matches!(error.reason(), Reason::NoSpace | Reason::RuntimeDown) => Stop::Failed(error),
         _ => Stop::Left(LeftToRuntime::Store, Some(error.text())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::RuntimeText;
+
+    #[test]
+    fn only_a_containerd_that_is_away_and_a_full_disk_end_a_pull() {
+        let (doing, endpoint) = ("create a lease".to_owned(), "unix:///run/c.sock".to_owned());
+        let refused = |reason| RuntimeError::Refused {
+            doing: doing.clone(),
+            reason,
+            source: RuntimeText::new("no"),
+        };
+        let unanswered = RuntimeError::Unanswered {
+            doing: doing.clone(),
+            endpoint: endpoint.clone(),
+            after: Duration::from_secs(30),
+        };
+        let down = RuntimeError::Down {
+            doing: doing.clone(),
+            endpoint,
+            source: RuntimeText::new("gone"),
+        };
+        assert!(matches!(store(unanswered), Stop::Left(LeftToRuntime::Store, Some(_))));
+        assert!(matches!(
+            store(refused(Reason::Internal)),
+            Stop::Left(LeftToRuntime::Store, _)
+        ));
+        assert!(matches!(store(refused(Reason::NoSpace)), Stop::Failed(_)));
+        assert!(matches!(store(down), Stop::Failed(_)));
     }
 }

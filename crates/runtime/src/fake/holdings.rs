@@ -25,6 +25,8 @@ pub(super) struct Holdings {
     pub(super) aliases: BTreeMap<ImageRef, ImageRef>,
     /// None: the fake does not tell which blobs it holds.
     pub(super) blobs: Option<BTreeSet<Digest>>,
+    /// The images that were named when unfinished layers were last to be dropped.
+    pub(super) unfinished: Option<BTreeSet<ImageRef>>,
     pub(super) running: BTreeMap<u64, Running>,
     pub(super) most_running: usize,
     pub(super) listeners: Vec<mpsc::Sender<ImageEvent>>,
@@ -57,6 +59,7 @@ impl Default for Holdings {
             pins: BTreeMap::new(),
             aliases: BTreeMap::new(),
             blobs: None,
+            unfinished: None,
             running: BTreeMap::new(),
             most_running: 0,
             listeners: Vec::new(),

@@ -1,8 +1,12 @@
 //! Layers that we fetch into containerd's content store before CRI pulls the image.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use larder_model::{ByteSize, ImageRef, Reason};
+use larder_registry::fetch::FetchSettings;
 use larder_runtime::{FetchPath, ImageRuntime, LeftToRuntime, PullRequest, PulledImage, RuntimeError};
 use larder_testkit::{
     Auth, Containerd, ContainerdOptions, ContainerdVersion, Link, Registry, Throttle,
@@ -12,7 +16,12 @@ use larder_testkit::{
 use rstest::rstest;
 use tokio::task::JoinHandle;
 
-use super::{DEADLINE, MIB, Node, fetching_runtime, image};
+use super::{
+    DEADLINE, MIB, Node, fetching_runtime, fetching_runtime_with,
+    hostile::Promised,
+    image,
+    stub::{Sent, Stub, answer},
+};
 
 /// A registry behind a line that is slow for each connection.
 struct Line {
@@ -68,6 +77,33 @@ async fn labels(containerd: &Containerd) -> BTreeMap<String, Vec<String>> {
     rows.collect()
 }
 
+/// At most so many percent of the image's bytes crossed the line.
+fn assert_over_the_line(line: &Throttle, image: &Image, percent: u64) {
+    let (moved, size) = (line.bytes(), image.content_size());
+    assert!(moved * 100 <= size * percent, "{moved} bytes for {size}");
+}
+
+/// Names of our leases, and of half-finished blobs.
+async fn leftovers(containerd: &Containerd) -> (String, String) {
+    let leases = ctr(containerd, &["leases", "ls", "-q"]).await;
+    let active = ctr(containerd, &["content", "active"]).await;
+    let active: Vec<&str> = active.lines().skip(1).collect();
+    (leases.trim().to_owned(), active.join("\n"))
+}
+
+async fn wait_until_nothing_is_left(containerd: &Containerd) {
+    wait_for(DEADLINE, "no lease and no half-finished blob", async || {
+        let leftovers = leftovers(containerd).await;
+        if leftovers == (String::new(), String::new()) {
+            Ok(())
+        } else {
+            Err(format!("{leftovers:?}"))
+        }
+    })
+    .await
+    .unwrap();
+}
+
 fn is_fetched(pulled: &PulledImage) -> bool {
     matches!(&pulled.path, FetchPath::Fetcher(hosts) if !hosts.is_empty())
 }
@@ -109,37 +145,29 @@ async fn a_fetched_image_is_as_one_that_cri_pulled(#[case] version: ContainerdVe
 }
 
 #[rstest]
-#[case::v1_7(ContainerdVersion::V1_7)]
-#[case::v2(ContainerdVersion::V2)]
 #[tokio::test]
-async fn an_agent_that_is_gone_in_mid_fetch_goes_on_at_the_byte(#[case] version: ContainerdVersion) {
+async fn an_agent_that_is_gone_in_mid_fetch_goes_on_at_the_byte(
+    #[values(ContainerdVersion::V1_7, ContainerdVersion::V2)] version: ContainerdVersion,
+    #[values(30, 60, 90)] percent: u64,
+) {
     let line = Line::start(4 * MIB).await;
-    let built = Recipe::random(1, 2, 16 * MIB).build();
+    let built = Recipe::random(1, 2, 32 * MIB).build();
     let app = line.push(&built, "app").await;
     let node = Node::start_fetching(ContainerdOptions::new(version)).await;
-    for share in [3, 6, 9] {
-        let pull = start_pull(&node.runtime, &app);
-        wait_for_bytes(&line.line, built.content_size() * share / 10).await;
-        pull.abort();
-        pull.await.unwrap_err();
-    }
+    let pull = start_pull(&node.runtime, &app);
+    wait_for_bytes(&line.line, built.content_size() * percent / 100).await;
+    pull.abort();
+    pull.await.unwrap_err();
     // Another process knows nothing but what containerd keeps.
     let pulled = fetching_runtime(&node.containerd)
         .await
         .pull(&PullRequest::new(app))
         .await
         .unwrap();
-    assert!(
-        pulled.fetched.is_some_and(|fetched| fetched.0 < built.content_size()),
-        "{pulled:?}"
-    );
-    // What was in memory or in the kernel's buffers when it ended came twice: at most a few ranges each time.
-    let moved = line.line.bytes();
-    assert!(
-        moved < built.content_size() * 17 / 10,
-        "{moved} of {}",
-        built.content_size()
-    );
+    assert!(is_fetched(&pulled), "{:?}", pulled.path);
+    let left = built.content_size() * (100 - percent + 5) / 100;
+    assert!(pulled.fetched.is_some_and(|fetched| fetched.0 <= left), "{pulled:?}");
+    assert_over_the_line(&line.line, &built, 105);
 }
 
 #[rstest]
@@ -278,14 +306,19 @@ async fn layers_that_were_unpacked_and_discarded_are_not_fetched_again(#[case] v
 #[tokio::test]
 async fn a_fast_line_is_left_to_the_runtime_which_goes_on_at_the_byte(#[case] version: ContainerdVersion) {
     let line = Line::start(8 * MIB).await;
-    line.line.set(Link::Open);
-    let built = Recipe::random(1, 2, 24 * MIB).build();
+    let built = Recipe::random(1, 2, 32 * MIB).build();
     let app = line.push(&built, "app").await;
-    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
-    node.runtime.pull(&PullRequest::new(app)).await.unwrap();
-    let moved = line.line.bytes();
-    // What was on its way when the fetcher stopped came twice.
-    assert!(moved < built.content_size() * 2, "{moved} of {}", built.content_size());
+    let containerd = Containerd::start_with(ContainerdOptions::new(version)).await.unwrap();
+    // Any line is fast enough, however slow the machine.
+    let settings = FetchSettings {
+        fast_line: 1,
+        ..FetchSettings::default()
+    };
+    let runtime = fetching_runtime_with(&containerd, settings).await;
+    let pulled = runtime.pull(&PullRequest::new(app)).await.unwrap();
+    assert_eq!(pulled.path, FetchPath::LeftToRuntime(LeftToRuntime::FastLine));
+    // What the first connections had in memory when the fetcher stopped came twice.
+    assert_over_the_line(&line.line, &built, 110);
 }
 
 #[tokio::test]
@@ -294,13 +327,106 @@ async fn a_registry_that_fails_for_us_is_left_to_cri() {
     let built = Recipe::random(1, 1, 5 * MIB).build();
     line.push(&built, "app").await;
     let node = Node::start_fetching(ContainerdOptions::new(ContainerdVersion::V2)).await;
-    // containerd knows by its hosts.toml where this registry is; we are not told.
-    let server = format!("server = \"http://{}\"", line.line.host());
-    node.containerd.set_hosts("registry.invalid", &server).unwrap();
-    let pulled = node
-        .runtime
-        .pull(&PullRequest::new(image("registry.invalid/app:v1")))
-        .await
-        .unwrap();
+    // containerd knows by its hosts.toml where this registry really is; we are not told.
+    let broken = Stub::start("127.0.0.1", |_: &Sent| answer("500 Broken", &[], "")).await;
+    let host = broken.address.to_string();
+    let mirror = format!("[host.\"http://{}\"]", line.line.host());
+    node.containerd.set_hosts(&host, &mirror).unwrap();
+    let request = PullRequest::new(image(&format!("{host}/app:v1")));
+    let pulled = node.runtime.pull(&request).await.unwrap();
     assert_eq!(pulled.path, FetchPath::LeftToRuntime(LeftToRuntime::Registry));
+}
+
+/// What was fetched of an image that cannot be had does not stay on the disk.
+#[rstest]
+#[case::layer_is_gone(None, Reason::NotFound)]
+#[case::layer_has_other_bytes(Some("x"), Reason::InvalidImage)]
+#[tokio::test]
+async fn nothing_stays_of_an_image_that_cannot_be_had(
+    #[values(ContainerdVersion::V1_7, ContainerdVersion::V2)] version: ContainerdVersion,
+    #[case] sent: Option<&'static str>,
+    #[case] reason: Reason,
+) {
+    let layers: Vec<_> = ["a", "b"].map(|digit| format!("sha256:{}", digit.repeat(64))).into();
+    let promised = Promised::of_size(&layers, 5 * MIB);
+    let registry = promised.serve(sent.map(|byte| byte.repeat(5 * MIB))).await;
+    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    let host = registry.address.to_string();
+    let hosts = format!("server = \"http://{host}\"\n");
+    node.containerd.set_hosts(&host, &hosts).unwrap();
+    let request = PullRequest::new(image(&format!("{host}/app:v1")));
+    let error = node.runtime.pull(&request).await.unwrap_err();
+    assert_eq!(error.reason(), reason, "{}", error.text());
+    wait_until_nothing_is_left(&node.containerd).await;
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn a_full_disk_gets_back_what_was_fetched(#[case] version: ContainerdVersion) {
+    let line = Line::start(8 * MIB).await;
+    let large = line.push(&Recipe::random(1, 2, 12 * MIB).build(), "large").await;
+    let node = Node::start_fetching(ContainerdOptions {
+        disk_size: Some(16 << 20),
+        ..ContainerdOptions::new(version)
+    })
+    .await;
+    let error = node.runtime.pull(&PullRequest::new(large)).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::NoSpace, "{}", error.text());
+    wait_until_nothing_is_left(&node.containerd).await;
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn what_was_fetched_for_an_image_that_nothing_orders_any_more_goes(#[case] version: ContainerdVersion) {
+    let line = Line::start(MIB).await;
+    let built = Recipe::random(1, 2, 8 * MIB).build();
+    let app = line.push(&built, "app").await;
+    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    let pull = start_pull(&node.runtime, &app);
+    wait_for_bytes(&line.line, built.content_size() / 2).await;
+    node.runtime.drop_unfinished(&BTreeSet::new()).await.unwrap();
+    assert_ne!(
+        leftovers(&node.containerd).await.0,
+        "",
+        "a pull that runs keeps its lease"
+    );
+    pull.abort();
+    pull.await.unwrap_err();
+
+    // An agent that starts finds what was left behind.
+    let runtime = fetching_runtime(&node.containerd).await;
+    runtime.drop_unfinished(&[app].into()).await.unwrap();
+    assert_ne!(leftovers(&node.containerd).await.0, "", "the image is still ordered");
+    runtime.drop_unfinished(&BTreeSet::new()).await.unwrap();
+    wait_until_nothing_is_left(&node.containerd).await;
+}
+
+/// The registry answers nothing at the address in the image's name. containerd knows another by its `hosts.toml`, as it may
+/// know a proxy; we are not told.
+#[tokio::test]
+async fn a_registry_that_only_containerd_can_reach_is_left_to_it_for_a_while() {
+    let line = Line::start(8 * MIB).await;
+    line.push(&Recipe::random(1, 1, 5 * MIB).build(), "app").await;
+    line.push(&Recipe::random(4, 1, 5 * MIB).build(), "other").await;
+    let node = Node::start_fetching(ContainerdOptions::new(ContainerdVersion::V2)).await;
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let mirror = format!("[host.\"http://{}\"]", line.line.host());
+    node.containerd.set_hosts(&address.to_string(), &mirror).unwrap();
+    let pull = async |name: &str| {
+        let request = PullRequest::new(image(&format!("{address}/{name}:v1")));
+        node.runtime.pull(&request).await.unwrap().path
+    };
+    let left = FetchPath::LeftToRuntime(LeftToRuntime::Unconnected);
+    assert_eq!(pull("app").await, left);
+    // Whoever listens there now is not asked: neither by us nor by containerd, which has the mirror.
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    assert_eq!(pull("other").await, left);
+    let asked = tokio::time::timeout(std::time::Duration::from_millis(1), listener.accept()).await;
+    assert!(asked.is_err(), "{asked:?}");
 }

@@ -23,19 +23,24 @@ fn digest(content: &str) -> String {
 }
 
 /// An image with these layers, none of which there is.
-struct Promised {
+pub(crate) struct Promised {
     config: String,
     manifest: String,
 }
 
 impl Promised {
     fn new(layers: &[String]) -> Self {
+        Self::of_size(layers, 10)
+    }
+
+    /// With layers of this size.
+    pub(crate) fn of_size(layers: &[String], size: usize) -> Self {
         // containerd asks for no layer before the two lists are of one length.
         let rootfs = serde_json::json!({"type": "layers", "diff_ids": layers});
         let config = serde_json::json!({"os": "linux", "architecture": "amd64", "rootfs": rootfs}).to_string();
         let layers: Vec<_> = layers
             .iter()
-            .map(|digest| serde_json::json!({"mediaType": LAYER, "size": 10, "digest": digest}))
+            .map(|digest| serde_json::json!({"mediaType": LAYER, "size": size, "digest": digest}))
             .collect();
         let manifest = serde_json::json!({
             "schemaVersion": 2, "mediaType": MANIFEST, "layers": layers,
@@ -57,8 +62,8 @@ impl Promised {
         }
     }
 
-    /// A registry that has no other image, and sends this for every layer. Nothing: it hangs.
-    async fn serve(self, layer: &'static str) -> Stub {
+    /// A registry that has no other image, and sends this for every layer. Nothing: it hangs. `None`: it has no layer.
+    pub(crate) async fn serve(self, layer: Option<String>) -> Stub {
         let (found, config) = (digest(&self.manifest), digest(&self.config));
         Stub::start("127.0.0.1", move |sent: &Sent| {
             let headers = [("Content-Type", MANIFEST), ("Docker-Content-Digest", &*found)];
@@ -70,10 +75,12 @@ impl Promised {
                 answer("200 OK", &headers, &self.manifest)
             } else if sent.line.contains(&config) {
                 answer("200 OK", &[], &self.config)
-            } else if layer.is_empty() {
-                String::new()
             } else {
-                answer("200 OK", &[], layer)
+                match layer.as_deref() {
+                    None => answer("404 Not Found", &[], ""),
+                    Some("") => String::new(),
+                    Some(layer) => answer("200 OK", &[], layer),
+                }
             }
         })
         .await
@@ -94,7 +101,7 @@ async fn thousands_of_layers_do_not_flood_the_runtime(
     let layers: Vec<_> = (0..layers).map(|n| format!("sha256:{n:064x}")).collect();
     let promised = Promised::new(&layers);
     let (target, total) = (digest(&promised.manifest), layers.len() * 10 + promised.config.len());
-    let registry = promised.serve("").await;
+    let registry = promised.serve(Some(String::new())).await;
     let node = Node::start(version).await;
     let host = registry.address.to_string();
     let hosts = format!("server = \"http://{host}\"\n");
@@ -138,7 +145,7 @@ async fn a_manifest_that_cannot_be_used_is_no_image(
     #[values(ContainerdVersion::V1_6, ContainerdVersion::V2)] version: ContainerdVersion,
     #[case] promised: Promised,
 ) {
-    let registry = promised.serve("0123456789").await;
+    let registry = promised.serve(Some("0123456789".to_owned())).await;
     let node = Node::start(version).await;
     let host = registry.address.to_string();
     let hosts = format!("server = \"http://{host}\"\n");

@@ -59,10 +59,12 @@ impl Node {
 
 /// What an agent that has just started makes of a containerd.
 async fn fetching_runtime(containerd: &Containerd) -> Arc<dyn ImageRuntime> {
-    let fetching = Fetching {
-        client: RegistryClient::new(Settings::default()),
-        fetcher: Fetcher::new(FetchSettings::default()),
-    };
+    fetching_runtime_with(containerd, FetchSettings::default()).await
+}
+
+async fn fetching_runtime_with(containerd: &Containerd, settings: FetchSettings) -> Arc<dyn ImageRuntime> {
+    let client = RegistryClient::new(Settings::default());
+    let fetching = Fetching::new(&client, Fetcher::new(settings));
     let endpoint = RuntimeEndpoint::at(containerd.socket());
     connect_with(&endpoint, Path::new("/"), Some(fetching)).await.unwrap()
 }
