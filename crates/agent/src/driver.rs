@@ -48,6 +48,8 @@ pub(crate) struct Tools {
     pub(crate) ledger: Ledger,
     pub(crate) registry: RegistryClient,
     pub(crate) refresh: Arc<Notify>,
+    /// Whether this is the agent of the node, whose orders say what the runtime's store should keep.
+    pub(crate) owns_runtime: bool,
 }
 
 /// Access to registries, as the runtime has it.
@@ -67,10 +69,7 @@ impl Tools {
             max_bandwidth: self.settings.max_bandwidth,
             ..FetchSettings::default()
         };
-        (self.settings.fetch == FetchMode::Auto).then(|| Fetching {
-            client: self.registry.clone(),
-            fetcher: Fetcher::new(settings),
-        })
+        (self.settings.fetch == FetchMode::Auto).then(|| Fetching::new(&self.registry, Fetcher::new(settings)))
     }
 
     /// The task that keeps an inventory of the runtime, for a driver with these tools.
@@ -104,12 +103,14 @@ enum TaskResult {
     Looked(u64, Found),
     Ended(u64, Key, Ended, Duration),
     PinOp(PinOp, Result<(), Note>),
+    DroppedUnfinished,
 }
 
 /// What a task was started for; needed when it panics and returns no result.
 enum TaskPurpose {
     Run(u64),
     PinOp(PinOp),
+    DropUnfinished,
 }
 
 pub(crate) struct Driver {
@@ -123,6 +124,9 @@ pub(crate) struct Driver {
     purposes: HashMap<Id, TaskPurpose>,
     cancel_tokens: BTreeMap<u64, CancellationToken>,
     fetched: Fetched,
+    /// Whether there may be fetched layers of images that are not to be pulled any more. At the start an earlier process may have
+    /// left some.
+    has_unfinished: bool,
     runtime: Option<String>,
     image_fs: Option<(ByteSize, ByteSize)>,
 }
@@ -155,6 +159,7 @@ impl Driver {
             purposes: HashMap::new(),
             cancel_tokens: BTreeMap::new(),
             fetched: Fetched::default(),
+            has_unfinished: true,
             runtime: None,
             image_fs: None,
         };
@@ -166,6 +171,7 @@ impl Driver {
     fn take_orders(&mut self) {
         let now = self.tools.clock.now();
         self.orders = self.channels.orders.borrow_and_update().clone();
+        self.has_unfinished = true;
         match &self.orders {
             Orders::Unknown => {}
             Orders::Withdrawn => self.scheduler.withdraw(),
@@ -257,6 +263,7 @@ pub(crate) async fn run(mut driver: Driver, stop: CancellationToken) {
             driver.save().await;
         }
         driver.show();
+        driver.drop_unfinished();
         let wake = driver.wake_at(now);
         tokio::select! {
             biased;
@@ -306,6 +313,7 @@ impl Driver {
                         self.scheduler.pin_op_ended(&pin_op, end, now);
                         self.tools.refresh.notify_one();
                     }
+                    TaskResult::DroppedUnfinished => {}
                 }
             }
             Err(error) => {
@@ -330,7 +338,7 @@ impl Driver {
                         };
                         self.scheduler.pin_op_ended(&pin_op, Err(note), now);
                     }
-                    None => {}
+                    Some(TaskPurpose::DropUnfinished) | None => {}
                 }
             }
         }

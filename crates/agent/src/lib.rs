@@ -142,6 +142,7 @@ async fn start_tasks(settings: Settings, parts: Parts, stop: &CancellationToken)
         ledger,
         registry,
         refresh: Arc::new(Notify::new()),
+        owns_runtime: true,
     };
     let inventory = tools.inventory(parts.runtime, snapshot_sender, parts.health.part("runtime"));
     let channels = driver::Channels {

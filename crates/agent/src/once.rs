@@ -93,6 +93,8 @@ async fn start(
         ledger,
         registry,
         refresh: Arc::new(Notify::new()),
+        // An agent may fetch at the same time.
+        owns_runtime: false,
     };
     let (snapshot_sender, snapshot) = watch::channel(None);
     let (desired_status_sender, desired_status) = watch::channel(None);

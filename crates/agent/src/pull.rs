@@ -61,6 +61,8 @@ pub(crate) struct PullAttempt {
     pub(crate) entry: Entry,
     pub(crate) order: OrderId,
     pub(crate) spec: Arc<NodeImageSpec>,
+    /// How long a registry that asks for time may be waited for within the try.
+    pub(crate) patience: Duration,
 }
 
 /// Why a try failed.
@@ -152,6 +154,7 @@ impl Puller {
             auth,
             login_servers: login_servers.clone(),
             sandbox: sandbox.clone(),
+            patience: attempt.patience,
             ..PullRequest::new(image.clone())
         };
         let mut requests: Vec<PullRequest> = logins

@@ -1,9 +1,10 @@
 //! Each step as a task, and what its end means.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_model::Reason;
+use larder_model::{ImageRef, Reason};
 use larder_planner::node::{Ended, Found, Image, Key, PinOp};
 use larder_runtime::RuntimeError;
 use tokio::time::{Instant, timeout};
@@ -15,8 +16,43 @@ use crate::messages::Orders;
 use crate::metrics::PullLabels;
 use crate::pin;
 use crate::pull::PullAttempt;
+use crate::settings::FetchMode;
+
+/// Longest wait within one try for a registry that asks for time. Longer waits come between two tries.
+const PATIENCE_MAX: Duration = Duration::from_mins(5);
 
 impl Driver {
+    /// Has the runtime throw away what was fetched for images that are not to be pulled any more.
+    pub(super) fn drop_unfinished(&mut self) {
+        let is_known = self.runtime.is_some() && !matches!(self.orders, Orders::Unknown);
+        if !self.tools.owns_runtime || !is_known || !std::mem::take(&mut self.has_unfinished) {
+            return;
+        }
+        let unfinished = self.scheduler.states().iter().filter(|(_, state)| !state.is_done());
+        let entries = unfinished.filter_map(|(key, _)| self.scheduler.entry(key));
+        let images = entries.filter_map(|entry| entry.image.clone().ok());
+        let wanted: BTreeSet<ImageRef> = match self.tools.settings.fetch {
+            FetchMode::Auto => images.collect(),
+            // Of a time when it was on.
+            FetchMode::Cri => BTreeSet::new(),
+        };
+        let runtime_handle = self.tools.runtime_handle.clone();
+        self.spawn(TaskPurpose::DropUnfinished, async move {
+            let doing = || "drop unfinished layers".to_owned();
+            let dropped = match runtime_handle.get(doing).await {
+                Ok(runtime) => runtime.drop_unfinished(&wanted).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = dropped {
+                tracing::warn!(
+                    error = error.text(),
+                    "unfinished layers stay in the runtime's store for now"
+                );
+            }
+            TaskResult::DroppedUnfinished
+        });
+    }
+
     pub(super) fn start_look(&mut self, run: u64, key: &Key) {
         let runtime_handle = self.tools.runtime_handle.clone();
         let entry = self.scheduler.entry(key).cloned();
@@ -56,9 +92,10 @@ impl Driver {
     }
 
     pub(super) fn start_pull(&mut self, run: u64, key: &Key, attempt: u32, limit: Duration) {
-        let Some(job) = self.attempt(run, key) else {
+        let Some(mut job) = self.attempt(run, key) else {
             return;
         };
+        job.patience = (limit / 2).min(PATIENCE_MAX);
         tracing::info!(image = %key, version = job.entry.version, attempt, "pull begins");
         let puller = self.puller.clone();
         self.spawn_run(run, key, limit, async move { puller.attempt(&job).await });
@@ -120,6 +157,7 @@ impl Driver {
         }
         let (now, wall) = (self.tools.clock.now(), self.tools.clock.wall());
         let timed_out = end == Ended::TimedOut;
+        self.has_unfinished |= !matches!(end, Ended::Pulled(_) | Ended::Report { .. });
         self.scheduler.ended(run, end, now, &wall);
         if timed_out {
             let trouble = self.scheduler.state(key).and_then(|state| state.trouble.as_ref());
@@ -147,6 +185,7 @@ impl Driver {
             entry: self.scheduler.entry(key)?.clone(),
             order: given.order.clone(),
             spec: Arc::clone(&given.spec),
+            patience: Duration::ZERO,
         })
     }
 

@@ -5,13 +5,13 @@
 
 mod duplicate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimeSource, Settings};
+use larder_agent::{Clock, Credentials, FetchMode, Metrics, Parts, RuntimeSource, Settings};
 use larder_api::node_image::{ImageSpec, ImageTagPullPolicy, ImageTagSpec, ImageTagStatus};
 use larder_api::{NodeImage, NodeImageSpec, crds};
 use larder_localplane::{Config, FaultLayer, Faults, Localplane};
@@ -44,6 +44,11 @@ struct Agent {
 
 impl Agent {
     fn start(client: kube::Client, fake: &FakeRuntime, credentials: Credentials) -> Self {
+        let settings = Settings::new(NodeName::parse("node-1").unwrap());
+        Self::start_with(settings, client, fake, credentials)
+    }
+
+    fn start_with(settings: Settings, client: kube::Client, fake: &FakeRuntime, credentials: Credentials) -> Self {
         let health = Health::default();
         let metrics = Metrics::default();
         let mut registry = Registry::default();
@@ -57,7 +62,7 @@ impl Agent {
             health: health.clone(),
         };
         let stop = CancellationToken::new();
-        let agent = larder_agent::run(Settings::new(NodeName::parse("node-1").unwrap()), parts, stop.clone());
+        let agent = larder_agent::run(settings, parts, stop.clone());
         tokio::spawn(async move { agent.await.unwrap() });
         Self { stop, health, registry }
     }
@@ -153,6 +158,48 @@ async fn pauses_between_tries_are_one_two_and_four_seconds() {
     let starts: Vec<Instant> = world.fake.pulls().iter().map(|pull| pull.at).collect();
     let pauses: Vec<u64> = starts.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
     assert_eq!(pauses, [1, 2, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_of_images_that_are_not_to_be_pulled_any_more_are_dropped() {
+    let (plane, images) = plane().await;
+    let fake = FakeRuntime::new();
+    fake.script_all(Script::takes(Duration::from_mins(1)));
+    let settings = Settings {
+        fetch: FetchMode::Auto,
+        ..Settings::new(NodeName::parse("node-1").unwrap())
+    };
+    let client = kube::Client::new(plane.service(), "default");
+    let world = World {
+        _agent: Agent::start_with(settings, client, &fake, Credentials::default()),
+        _plane: plane,
+        images,
+        fake,
+    };
+    let until_kept = async |names: &[&str]| {
+        let want: BTreeSet<ImageRef> = names.iter().map(|name| image(name)).collect();
+        wait_for(EVER, "the images that are kept", async || {
+            let kept = world.fake.kept_unfinished();
+            if kept.as_ref() == Some(&want) {
+                Ok(())
+            } else {
+                Err(format!("{kept:?}"))
+            }
+        })
+        .await
+        .unwrap();
+    };
+    // At the start: an earlier process may have left something.
+    until_kept(&[]).await;
+    world.order(&[("app", 0), ("other", 0)], |_| {}).await;
+    until_kept(&["app", "other"]).await;
+    // Withdrawn in the middle.
+    world.order(&[("app", 0)], |_| {}).await;
+    until_kept(&["app"]).await;
+    // Done.
+    world.until_done("app", 0).await;
+    world.order(&[("app", 0), ("third", 0)], |_| {}).await;
+    until_kept(&["third"]).await;
 }
 
 #[tokio::test(start_paused = true)]
