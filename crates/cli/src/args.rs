@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use larder_model::ImageRef;
+use larder_agent::FetchMode;
+use larder_model::{ByteSize, ImageRef};
 use larder_runtime::RuntimeEndpoint;
 
 /// Container images on every node before anything needs them.
@@ -186,6 +187,18 @@ pub(crate) struct Pull {
     /// Maximum concurrent pulls
     #[arg(long, value_name = "N", default_value = "3")]
     pub(crate) at_once: NonZeroUsize,
+
+    /// What fetches layers into containerd: auto (larder, in parallel ranges, where that helps) or cri (containerd)
+    #[arg(long, env = "LARDER_FETCH", value_name = "MODE", default_value_t = FetchMode::Cri)]
+    pub(crate) fetch: FetchMode,
+
+    /// Maximum connections of one pull, with --fetch=auto or --to
+    #[arg(long = "connections-per-pull", env = "LARDER_CONNECTIONS_PER_PULL", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) connections: u16,
+
+    /// Maximum bytes per second of all pulls, such as 5MiB, with --fetch=auto or --to; 0: no limit
+    #[arg(long, env = "LARDER_MAX_BANDWIDTH", value_name = "BYTES", default_value = "0")]
+    pub(crate) max_bandwidth: ByteSize,
 
     /// Folder with hosts.toml files for mirrors and certificates
     #[arg(

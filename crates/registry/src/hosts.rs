@@ -1,9 +1,9 @@
 //! containerd's `certs.d/<registry>/hosts.toml`: where a registry's content may be fetched from, and which
 //! certificates to trust there.
 //!
-//! Understood are `server`, `[host."…"]` with `capabilities`, `ca`, `skip_verify`, `override_path`, and the same fields
-//! for the server itself. Client certificates and extra headers are refused with a sentence rather than ignored,
-//! because a pull without them would go wrong in a way that is hard to understand.
+//! Understood are `server`, `[host."…"]` with `capabilities`, `ca`, `client`, `header`, `skip_verify`, `override_path`, and the
+//! same fields for the server itself. What cannot be used, such as several client certificates, is refused with a sentence
+//! rather than ignored, because a pull without it would go wrong in a way that is hard to understand.
 
 mod file;
 
@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use reqwest::Url;
+use reqwest::header::HeaderMap;
 
 /// The host at which Docker Hub's registry answers.
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
@@ -27,20 +28,33 @@ pub struct Endpoint {
     pub resolves: bool,
     /// Whether it may serve content.
     pub serves: bool,
-    /// Certificates to trust.
+    /// Certificates to trust, and to show.
     pub trust: Trust,
+    /// Headers of every request to this host, and to no host to which it redirects.
+    pub headers: HeaderMap,
     /// Whether this is a mirror rather than the registry itself. Mirrors do not get the registry's logins, only logins
     /// that were configured for their own host.
     pub is_mirror: bool,
 }
 
-/// Whom to trust behind `https`.
+/// Whom to trust behind `https`, and as whom to appear there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trust {
     /// Files of certificates to trust beside the system's.
     pub ca: Vec<PathBuf>,
     /// Trust anybody.
     pub skip_verify: bool,
+    /// A certificate of our own.
+    pub client: Option<ClientCertificate>,
+}
+
+/// Files of a certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientCertificate {
+    /// The certificate, with its chain.
+    pub certificate: PathBuf,
+    /// The key. `None`: it is in the same file.
+    pub key: Option<PathBuf>,
 }
 
 /// The directory of `hosts.toml` files, or none.
@@ -74,11 +88,11 @@ pub enum HostsError {
     #[error("`{0}` is not the address of a registry; write it as https://host[:port]")]
     Address(String),
     /// A field that would change how the registry is talked to, and that we cannot honour.
-    #[error("{path} has `{field}`, which is not supported here")]
-    Unsupported {
+    #[error("{path} has a field that cannot be used: {field}")]
+    Unusable {
         /// The file.
         path: String,
-        /// The field.
+        /// The field, and how it should be.
         field: &'static str,
     },
 }
@@ -111,6 +125,7 @@ impl Endpoint {
             resolves: true,
             serves: true,
             trust: Trust::default(),
+            headers: HeaderMap::new(),
             is_mirror: false,
         })
     }

@@ -1,5 +1,8 @@
 //! `larder pull`: one machine, no API.
 
+use larder_testkit::image::Recipe;
+use larder_testkit::{Auth, Containerd, ContainerdVersion, Link, Registry, Throttle};
+
 use crate::larder::Larder;
 use crate::up::Source;
 
@@ -41,4 +44,28 @@ async fn one_of_two_that_does_not_exist() {
         sentence.starts_with(&format!("Failed to pull image reference \"{missing}\": ")),
         "{sentence}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn layers_are_fetched_over_several_connections_where_that_is_asked_for() {
+    let registry = Registry::start(Auth::Open).await.unwrap();
+    let line = Throttle::start(registry.address()).await.unwrap();
+    line.set(Link::bytes_per_second(2 << 20));
+    let built = Recipe::random(1, 1, 12 << 20).build();
+    registry.push(&built, "app", "v1").await.unwrap();
+    let containerd = Containerd::start(ContainerdVersion::V2).await.unwrap();
+    let (image, socket) = (
+        format!("{}/app:v1", line.host()),
+        format!("unix://{}", containerd.socket().display()),
+    );
+    let before = line.connections();
+    let larder = Larder::new();
+    let pull = ["pull", &image, "--runtime-endpoint", &socket, "--fetch", "auto"];
+    let said = larder.run(&pull).await.well();
+    assert!(said.contains(": pulled, sha256:"), "{said}");
+    // containerd alone would use one for the layer.
+    let used = line.connections() - before;
+    assert!(4 <= used, "{used} connections");
+    let moved = line.bytes();
+    assert!(moved * 100 <= built.content_size() * 105, "{moved} bytes");
 }

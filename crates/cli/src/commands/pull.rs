@@ -2,20 +2,22 @@
 
 mod display;
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_agent::Credentials;
 use larder_agent::once::{self, Request};
+use larder_agent::{Credentials, FetchMode};
 use larder_api::node_image::ImageTagStatus;
 use larder_model::{Phase, PullWhen};
 use larder_registry::docker_config::DockerConfig;
+use larder_registry::fetch::{FetchSettings, Fetcher};
 use larder_registry::hosts::Hosts;
 use larder_registry::provider::{ProviderConfig, Providers};
 use larder_registry::{Keyring, Platform, RegistryClient};
 use larder_runtime::detect::{NotDetected, detect};
 use larder_runtime::layout::LayoutRuntime;
-use larder_runtime::{ImageRuntime, RuntimeError, connect};
+use larder_runtime::{Fetching, ImageRuntime, RuntimeError, connect_with};
 use serde_json::{Value, json};
 
 use self::display::Display;
@@ -67,15 +69,20 @@ pub(crate) async fn run(arguments: Pull) -> Result<(), Failure> {
 }
 
 async fn runtime(arguments: &Pull, keyring: &Keyring) -> Result<Arc<dyn ImageRuntime>, Failure> {
+    let registry = RegistryClient::new(larder_registry::Settings {
+        hosts: Hosts::in_dir(&arguments.hosts_dir),
+        mirror_logins: keyring.clone(),
+        ..larder_registry::Settings::default()
+    });
+    let fetcher = Fetcher::new(FetchSettings {
+        connections: usize::from(arguments.connections),
+        max_bandwidth: NonZeroU64::new(arguments.max_bandwidth.bytes()),
+        ..FetchSettings::default()
+    });
     if let Some(folder) = &arguments.to {
-        let registry = RegistryClient::new(larder_registry::Settings {
-            hosts: Hosts::in_dir(&arguments.hosts_dir),
-            mirror_logins: keyring.clone(),
-            ..larder_registry::Settings::default()
-        });
         let opened = LayoutRuntime::open(folder, registry, Platform::of_this_machine());
         return match opened {
-            Ok(folder) => Ok(Arc::new(folder)),
+            Ok(folder) => Ok(Arc::new(folder.fetching(fetcher))),
             Err(error) => Err(Failure::wrong(format!(
                 "the folder {} cannot be used: {}",
                 folder.display(),
@@ -99,7 +106,8 @@ async fn runtime(arguments: &Pull, keyring: &Keyring) -> Result<Arc<dyn ImageRun
             error.text()
         ))
     };
-    connect(&endpoint, root).await.map_err(silent)
+    let fetching = (arguments.fetch == FetchMode::Auto).then(|| Fetching::new(&registry, fetcher));
+    connect_with(&endpoint, root, fetching).await.map_err(silent)
 }
 
 /// Of the usual places those are named at which something is, and does not answer.

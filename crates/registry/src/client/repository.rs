@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use larder_model::{Digest, ImageRef, Reason};
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -17,7 +17,7 @@ use super::challenge::Challenge;
 use super::host_health::HostHealth;
 use super::login_servers::mirror_logins;
 use super::pauses::{PauseKey, retry_after};
-use super::transport::Transport;
+use super::transport::{Clients, Transport};
 use crate::Credential;
 use crate::hosts::Endpoint;
 
@@ -196,7 +196,7 @@ impl Repository {
         let mut access = door.access.lock().await.clone();
         let mut header_is_fresh = false;
         loop {
-            let response = self.send_once(&clients.content, door, read, &access).await?;
+            let response = self.send_once(&clients, door, read, &access).await?;
             self.note_pause(door, &access, read, &response);
             if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
                 *door.access.lock().await = access;
@@ -239,7 +239,7 @@ impl Repository {
 
     async fn send_once(
         &self,
-        client: &Client,
+        clients: &Clients,
         door: &Door,
         read: &Read<'_>,
         access: &Access,
@@ -247,7 +247,29 @@ impl Repository {
         if let Some(left) = self.paused(door, access, read) {
             return Err(RegistryError::paused(read.doing, left));
         }
-        let mut request = client.request(read.method.clone(), self.url(&door.endpoint, read.path)?);
+        let url = self.url(&door.endpoint, read.path)?;
+        let mut headers = door.endpoint.headers.clone();
+        if let Some(authorization) = access.header.clone() {
+            headers.insert(AUTHORIZATION, authorization);
+        }
+        if door.endpoint.headers.is_empty() {
+            return self.sent(read, &clients.content, url, headers).await;
+        }
+        let response = self.sent(read, &clients.one_host, url, headers).await?;
+        match redirect_target(&response) {
+            Some(elsewhere) => self.sent(read, &clients.content, elsewhere, HeaderMap::new()).await,
+            None => Ok(response),
+        }
+    }
+
+    async fn sent(
+        &self,
+        read: &Read<'_>,
+        client: &Client,
+        url: Url,
+        headers: HeaderMap,
+    ) -> Result<Response, RegistryError> {
+        let mut request = client.request(read.method.clone(), url).headers(headers);
         if let Some(accept) = read.accept {
             request = request.header(ACCEPT, accept);
         }
@@ -255,9 +277,6 @@ impl Repository {
             Some(end) => request = request.header(RANGE, format!("bytes={}-{}", read.from_byte, end.saturating_sub(1))),
             None if 0 < read.from_byte => request = request.header(RANGE, format!("bytes={}-", read.from_byte)),
             None => {}
-        }
-        if let Some(authorization) = access.header.clone() {
-            request = request.header(AUTHORIZATION, authorization);
         }
         let limit = self.transport.settings.request_timeout;
         match tokio::time::timeout(limit, request.send()).await {
@@ -338,6 +357,15 @@ impl Read<'_> {
 /// Waits before another try; longer after every failure in a row.
 pub(crate) async fn pause_after(failed: u32) {
     tokio::time::sleep(FIRST_PAUSE * 4_u32.saturating_pow(failed.saturating_sub(1).min(3))).await;
+}
+
+/// Where a redirect leads that was not followed.
+fn redirect_target(response: &Response) -> Option<Url> {
+    let target = response
+        .headers()
+        .get(LOCATION)
+        .filter(|_| response.status().is_redirection())?;
+    response.url().join(target.to_str().ok()?).ok()
 }
 
 /// Names the host without the rest of its address, which may hold a signature.

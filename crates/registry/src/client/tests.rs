@@ -250,6 +250,20 @@ async fn a_mirror_serves_first_and_gets_no_credentials() {
 }
 
 #[tokio::test]
+async fn headers_of_a_mirror_go_to_the_mirror_alone() {
+    let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start_at("127.0.0.2").await);
+    let blob_store = FakeRegistry::start_at("127.0.0.3").await;
+    let blob = blob_store.add_blob("content");
+    mirror.shelf().redirects_to = Some(blob_store.origin());
+    let header = format!("[host.\"http://{}\".header]\n{} = \"blue\"", mirror.address, fake::TEAM);
+    let (_dir, client) = with_mirror(&registry.address, &mirror.address, &header);
+    let repository = client.repository(&registry.image("app:v1"), vec![]).unwrap();
+    assert_eq!(fetched(&repository, &blob).await.unwrap(), b"content");
+    assert_eq!(mirror.secrets(), ["blue"]);
+    assert_eq!((blob_store.log().len(), blob_store.secrets().len()), (1, 0));
+}
+
+#[tokio::test]
 async fn a_mirror_gets_its_own_login_and_not_that_of_the_registry() {
     let (registry, mirror) = (FakeRegistry::start().await, FakeRegistry::start_at("127.0.0.2").await);
     registry.add_image("v1", "amd64", b"layer");

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_model::Reason;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Certificate, Client, ClientBuilder, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, redirect};
 
 use super::pauses::Pauses;
 use super::{RegistryError, Settings};
-use crate::hosts::{Endpoint, Trust, is_loopback};
+use crate::hosts::{ClientCertificate, Endpoint, Trust, is_loopback};
 
 /// Registries redirect once, to where the blobs lie.
 const MAX_REDIRECTS: usize = 5;
@@ -31,9 +31,19 @@ pub(super) struct Clients {
     /// Follows redirects to other hosts, as registries redirect to where the blobs lie. The HTTP library drops the
     /// `Authorization` header there.
     pub(super) content: Client,
+    /// Returns a redirect to another host instead of following it: headers of a `hosts.toml` are for one host.
+    pub(super) one_host: Client,
     /// Follows redirects within one origin only: the body of a token request may be a login, and a status of 307 or 308
     /// would have it sent again to wherever the answer points.
     pub(super) login: Client,
+}
+
+/// What is done with redirects to other hosts.
+#[derive(Clone, Copy)]
+enum OtherHosts {
+    Follow,
+    Return,
+    Refuse,
 }
 
 /// A redirect that is not followed.
@@ -100,8 +110,9 @@ impl Transport {
         }
         let made = Clients {
             // Requests over HTTP/2 would share one connection, and with it the rate of one.
-            content: self.build(endpoint, local, false, ClientBuilder::http1_only)?,
-            login: self.build(endpoint, local, true, |builder| builder)?,
+            content: self.build(endpoint, local, OtherHosts::Follow, ClientBuilder::http1_only)?,
+            one_host: self.build(endpoint, local, OtherHosts::Return, ClientBuilder::http1_only)?,
+            login: self.build(endpoint, local, OtherHosts::Refuse, |builder| builder)?,
         };
         clients.insert(key, made.clone());
         Ok(made)
@@ -111,19 +122,24 @@ impl Transport {
         &self,
         endpoint: &Endpoint,
         local: bool,
-        one_origin: bool,
+        other_hosts: OtherHosts,
         protocol: impl Fn(ClientBuilder) -> ClientBuilder,
     ) -> Result<Client, RegistryError> {
         let extra = certificates(&endpoint.trust)?;
+        let identity = endpoint.trust.client.as_ref().map(identity).transpose()?;
         let base = || {
             let builder = Client::builder()
                 .user_agent(USER_AGENT)
                 .connect_timeout(self.settings.connect_timeout)
                 .dns_resolver(SystemResolver)
-                .redirect(redirects(one_origin))
+                .redirect(redirects(other_hosts))
                 .retry(reqwest::retry::never())
                 .referer(false);
             let builder = protocol(builder);
+            let builder = match identity.clone() {
+                Some(identity) => builder.identity(identity),
+                None => builder,
+            };
             if local { builder.no_proxy() } else { builder }
         };
         let trusting = |builder: ClientBuilder| {
@@ -160,21 +176,39 @@ fn certificates(trust: &Trust) -> Result<Vec<Certificate>, RegistryError> {
     Ok(certificates)
 }
 
-fn redirects(one_origin: bool) -> redirect::Policy {
+fn identity(client: &ClientCertificate) -> Result<Identity, RegistryError> {
+    let path = &client.certificate;
+    let bad = || {
+        RegistryError::new(
+            Reason::Tls,
+            format!("the client certificate {} cannot be used", path.display()),
+        )
+    };
+    let mut pem = std::fs::read(path).map_err(|error| bad().caused_by(error))?;
+    if let Some(key) = &client.key {
+        pem.push(b'\n');
+        pem.extend(std::fs::read(key).map_err(|error| bad().caused_by(error))?);
+    }
+    Identity::from_pem(&pem).map_err(|error| bad().caused_by(error))
+}
+
+fn redirects(other_hosts: OtherHosts) -> redirect::Policy {
     redirect::Policy::custom(move |attempt| {
         let previous = attempt.previous();
         let came_by_https = previous.last().is_some_and(|url| url.scheme() == "https");
-        let other_host = previous
+        let is_other_host = previous
             .first()
             .is_some_and(|url| url.origin() != attempt.url().origin());
         if MAX_REDIRECTS < previous.len() {
-            attempt.error(RefusedRedirect::Circle)
-        } else if came_by_https && attempt.url().scheme() != "https" {
-            attempt.error(RefusedRedirect::Downgrade)
-        } else if one_origin && other_host {
-            attempt.error(RefusedRedirect::OtherHost)
-        } else {
-            attempt.follow()
+            return attempt.error(RefusedRedirect::Circle);
+        }
+        if came_by_https && attempt.url().scheme() != "https" {
+            return attempt.error(RefusedRedirect::Downgrade);
+        }
+        match other_hosts {
+            OtherHosts::Refuse if is_other_host => attempt.error(RefusedRedirect::OtherHost),
+            OtherHosts::Return if is_other_host => attempt.stop(),
+            _ => attempt.follow(),
         }
     })
 }

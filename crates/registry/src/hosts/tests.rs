@@ -113,11 +113,43 @@ fn a_directory_of_its_own_beats_the_default_even_without_a_file() {
 #[case::not_toml("server = ", "not a valid hosts.toml")]
 #[case::wrong_type("skip_verify = \"yes\"", "not a valid hosts.toml")]
 #[case::bad_address("[host.\"ftp://x\"]", "not the address of a registry")]
-#[case::client_certificate("[host.\"https://x\"]\nclient = \"c.pem\"", "has `client`")]
-#[case::header("[host.\"https://x\".header]\nAuthorization = \"Basic s3cret\"", "has `header`")]
+#[case::client_certificates("[host.\"https://x\"]\nclient = [\"c.pem\", \"d.pem\"]", "must be one certificate")]
+#[case::three_files("[host.\"https://x\"]\nclient = [[\"a\", \"b\", \"c\"]]", "must be one certificate")]
+#[case::no_files("[host.\"https://x\"]\nclient = []", "must be one certificate")]
+#[case::no_header("[host.\"https://x\".header]\n\"a b\" = \"Basic s3cret\"", "names of HTTP headers")]
+#[case::no_text(
+    "[host.\"https://x\".header]\nAuthorization = \"s3cret\\n\"",
+    "names of HTTP headers"
+)]
 fn refuses(#[case] text: &str, #[case] told: &str) {
     let (_dir, hosts) = hosts("a.io", text);
     let error = hosts.endpoints("a.io").unwrap_err();
     assert!(error.to_string().contains(told), "{error}");
     assert!(!format!("{error:?}").contains("s3cret"));
+}
+
+#[rstest]
+#[case::one_file("client = \"c.pem\"", "c.pem", None)]
+#[case::one_file_in_a_list("client = [\"c.pem\"]", "c.pem", None)]
+#[case::two_files("client = [[\"c.pem\", \"/k.pem\"]]", "c.pem", Some("/k.pem"))]
+#[case::without_a_key("client = [[\"c.pem\", \"\"]]", "c.pem", None)]
+fn client_certificates(#[case] field: &str, #[case] certificate: &str, #[case] key: Option<&str>) {
+    let (dir, hosts) = hosts("a.io", &format!("[host.\"https://x\"]\n{field}"));
+    let endpoints = hosts.endpoints("a.io").unwrap();
+    let client = endpoints[0].trust.client.clone().unwrap();
+    assert_eq!(client.certificate, dir.path().join("a.io").join(certificate));
+    assert_eq!(client.key.as_deref(), key.map(Path::new));
+    assert_eq!(endpoints[1].trust.client, None);
+}
+
+#[test]
+fn headers_are_for_one_host_and_are_not_printed() {
+    let text = "[host.\"https://x\".header]\nX-Team = [\"s3cret-a\", \"s3cret-b\"]\nAuthorization = \"Basic s3cret\"";
+    let (_dir, hosts) = hosts("a.io", text);
+    let endpoints = hosts.endpoints("a.io").unwrap();
+    let teams: Vec<_> = endpoints[0].headers.get_all("x-team").iter().collect();
+    assert_eq!(teams, ["s3cret-a", "s3cret-b"]);
+    assert_eq!(endpoints[0].headers["authorization"], "Basic s3cret");
+    assert!(endpoints[1].headers.is_empty());
+    assert!(!format!("{endpoints:?}").contains("s3cret"));
 }

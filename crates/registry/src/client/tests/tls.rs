@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use rustls::{ServerConnection, StreamOwned};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::tls_listener::self_signed;
+use super::tls_listener::{asking_for_a_certificate, self_signed};
 use super::*;
 
 struct TlsServer {
@@ -23,6 +23,10 @@ impl TlsServer {
     /// Gives everybody who shakes hands the same answer.
     fn start(answer: &'static str) -> Self {
         let (config, ca_pem) = self_signed("127.0.0.1");
+        Self::start_with(config, ca_pem, answer)
+    }
+
+    fn start_with(config: Arc<ServerConfig>, ca_pem: String, answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = Arc::new(AtomicBool::new(false));
@@ -51,11 +55,19 @@ impl TlsServer {
     }
 
     async fn resolve(&self, hosts_toml: &str) -> Result<Descriptor, RegistryError> {
+        self.resolve_with(hosts_toml, &[]).await
+    }
+
+    /// With these files beside the `hosts.toml`.
+    async fn resolve_with(&self, hosts_toml: &str, files: &[(&str, &str)]) -> Result<Descriptor, RegistryError> {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join(&self.address);
         fs::create_dir(&own).unwrap();
         fs::write(own.join("ca.pem"), &self.ca_pem).unwrap();
         fs::write(own.join("empty.pem"), "").unwrap();
+        for (name, content) in files {
+            fs::write(own.join(name), content).unwrap();
+        }
         let text = format!("server = \"https://{}\"\n{hosts_toml}", self.address);
         fs::write(own.join("hosts.toml"), text).unwrap();
         let settings = Settings {
@@ -99,6 +111,22 @@ async fn trusts(#[case] hosts_toml: &str, #[case] want: Result<u64, Reason>) {
     let server = TlsServer::start(FOUND);
     let found = server.resolve(hosts_toml).await;
     assert_eq!(found.as_ref().map(|d| d.size).map_err(|e| e.reason), want, "{found:?}");
+}
+
+#[rstest]
+#[case::two_files("client = [[\"own.pem\", \"own.key\"]]", true)]
+#[case::one_file("client = \"both.pem\"", true)]
+#[case::no_key("client = \"own.pem\"", false)]
+#[case::no_file("client = \"gone.pem\"", false)]
+#[case::none("", false)]
+#[tokio::test]
+async fn shows_a_client_certificate(#[case] field: &str, #[case] want: bool) {
+    let (config, ca, certificate, key) = asking_for_a_certificate("127.0.0.1");
+    let server = TlsServer::start_with(config, ca, FOUND);
+    let both = format!("{certificate}{key}");
+    let files = [("own.pem", &*certificate), ("own.key", &*key), ("both.pem", &*both)];
+    let found = server.resolve_with(&format!("ca = \"ca.pem\"\n{field}"), &files).await;
+    assert_eq!(found.is_ok(), want, "{found:?}");
 }
 
 #[tokio::test]
