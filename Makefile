@@ -79,6 +79,10 @@ lint: check-prerequisites static-checks ## Check formatting, lints, links in the
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error check bans licenses sources
 
+.PHONY: fuzz
+fuzz: check-prerequisites ## Feed parsers of registries' answers and of configuration files with changed examples, FUZZ_SECONDS (default: 60) each
+	LARDER_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) cargo test --package larder-registry --lib --locked fuzz:: -- --nocapture
+
 .PHONY: fmt
 fmt: ## Format the code
 	cargo fmt --all

@@ -35,6 +35,8 @@ pub use documents::KnownContent;
 pub use error::RegistryError;
 pub(crate) use host_health::Failures;
 pub use login_servers::{LoginServers, MirrorLogin};
+#[cfg(test)]
+pub(crate) use range::check_content_range;
 pub(crate) use range::{BlobRange, RangeBody};
 pub use repository::Repository;
 pub(crate) use repository::pause_after;

@@ -198,5 +198,25 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     host == "localhost" || bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
+/// For fuzzing: a file is refused or names hosts that can be asked, the registry itself last.
+#[cfg(test)]
+pub(crate) fn check_hosts_file(text: &str) {
+    use reqwest::header::HeaderValue;
+
+    let Ok(endpoints) = file::endpoints(text, Path::new("/certs/a.example/hosts.toml"), "a.example") else {
+        return;
+    };
+    let (registry, mirrors) = endpoints
+        .split_last()
+        .map_or((None, &[][..]), |(last, rest)| (Some(last), rest));
+    assert!(registry.is_some_and(|registry| !registry.is_mirror));
+    assert!(mirrors.iter().all(|mirror| mirror.is_mirror));
+    for endpoint in &endpoints {
+        assert!(matches!(endpoint.base.scheme(), "http" | "https") && endpoint.base.host_str().is_some());
+        assert!(endpoint.base.path().ends_with('/'), "{}", endpoint.base);
+        assert!(endpoint.headers.values().all(HeaderValue::is_sensitive));
+    }
+}
+
 #[cfg(test)]
 mod tests;

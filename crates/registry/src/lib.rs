@@ -16,6 +16,8 @@ pub mod client;
 pub mod credential;
 pub mod docker_config;
 pub mod fetch;
+#[cfg(test)]
+mod fuzz;
 pub mod hosts;
 pub mod keyring;
 pub mod manifest;
