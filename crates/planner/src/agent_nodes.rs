@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, NodeSelectorTerm, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Affinity, Taint, Toleration};
 use larder_api::names::{NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE};
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::pod_nodes::PodNodes;
 use crate::select::{LabelRule, UnknownOperator, tolerated};
 use crate::view::NodeKey;
 
@@ -80,16 +81,8 @@ pub enum AgentNodesError {
 /// The nodes of one DaemonSet.
 #[derive(Clone, Debug, PartialEq)]
 struct Placement {
-    labels: LabelRule,
-    /// One of these must hold; None if nothing is required.
-    terms: Option<Vec<Term>>,
+    nodes: PodNodes,
     tolerations: Vec<Toleration>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
-    labels: LabelRule,
-    fields: LabelRule,
 }
 
 /// Nodes that a job would be for and that have no agent.
@@ -134,8 +127,7 @@ impl Default for AgentNodes {
             ..Toleration::default()
         };
         Self(vec![Placement {
-            labels,
-            terms: None,
+            nodes: PodNodes::matching(labels),
             tolerations: vec![everything],
         }])
     }
@@ -161,7 +153,7 @@ impl AgentNodes {
         let mut matching = self
             .0
             .iter()
-            .filter(|placement| placement.matches(name, labels))
+            .filter(|placement| placement.nodes.matches(name, labels))
             .peekable();
         if matching.peek().is_none() {
             return Some(other_machine(labels).unwrap_or(NoAgent::NotSelected));
@@ -184,53 +176,17 @@ fn other_machine(labels: &BTreeMap<String, String>) -> Option<NoAgent> {
 }
 
 fn placement(pods: &AgentPods) -> Result<Placement, UnknownOperator> {
-    let affinity = pods
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
-    let terms = required.map(|required| {
-        // A term without requirements matches no node.
-        let terms = required.node_selector_terms.iter().filter(|term| !is_empty(term));
-        terms.map(Term::parse).collect::<Result<_, _>>()
-    });
     Ok(Placement {
-        labels: LabelRule::new(&pods.node_selector, [])?,
-        terms: terms.transpose()?,
+        nodes: PodNodes::new(&pods.node_selector, pods.affinity.as_ref())?,
         tolerations: pods.tolerations.clone(),
     })
 }
 
-fn is_empty(term: &NodeSelectorTerm) -> bool {
-    let given = |list: Option<usize>| list.is_some_and(|length| 0 < length);
-    !given(term.match_expressions.as_ref().map(Vec::len)) && !given(term.match_fields.as_ref().map(Vec::len))
-}
-
 impl Placement {
-    fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
-        let one_holds = |terms: &Vec<Term>| terms.iter().any(|term| term.matches(name, labels));
-        self.labels.matches(labels) && self.terms.as_ref().is_none_or(one_holds)
-    }
-
     fn tolerates(&self, taints: &[Taint]) -> bool {
         let hard = taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
         let mut counting = hard.filter(|taint| !TOLERATED_BY_DAEMON_SETS.contains(&taint.key.as_str()));
         counting.all(|taint| self.tolerations.iter().any(|toleration| tolerated(taint, toleration)))
-    }
-}
-
-impl Term {
-    fn parse(term: &NodeSelectorTerm) -> Result<Self, UnknownOperator> {
-        Ok(Self {
-            labels: LabelRule::of_node_affinity(term.match_expressions.iter().flatten())?,
-            fields: LabelRule::of_node_affinity(term.match_fields.iter().flatten())?,
-        })
-    }
-
-    fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
-        // The name is the only field of a node that Kubernetes lets a pod select by.
-        let fields = [("metadata.name".to_owned(), name.to_owned())].into();
-        self.labels.matches(labels) && self.fields.matches(&fields)
     }
 }
 

@@ -25,6 +25,7 @@
 //! | [`explain`] | why did this node not move? |
 //! | [`conditions`] | which conditions does a job have? |
 //! | [`not_served`] | what does a job say while none is served? |
+//! | [`workload`] | which images, nodes and Secrets do the pods of a workload need? |
 //! | [`dialect`] | what is a kind of job to the engine? |
 //! | [`kruise`], [`kubeedge`] | the kinds |
 //!
@@ -58,9 +59,11 @@ pub mod secret;
 pub mod select;
 pub mod task;
 pub mod view;
+pub mod workload;
 
 mod eta;
 mod node_state;
+mod pod_nodes;
 
 pub use campaign::Campaign;
 pub use progress::{Progress, Step};

@@ -88,14 +88,17 @@ impl Selection {
 
     fn tolerates(&self, taints: &[Taint]) -> bool {
         // An empty list counts as not given, as everywhere.
-        let Some(tolerations) = self.tolerations.as_ref().filter(|list| !list.is_empty()) else {
-            return true;
-        };
-        taints
-            .iter()
-            .filter(|taint| taint.effect != "PreferNoSchedule" && !WAITED_FOR.contains(&taint.key.as_str()))
-            .all(|taint| tolerations.iter().any(|toleration| tolerated(taint, toleration)))
+        let given = self.tolerations.as_ref().filter(|list| !list.is_empty());
+        given.is_none_or(|tolerations| all_tolerated(taints, tolerations))
     }
+}
+
+/// Whether a node's taints keep nobody out who has these tolerations.
+pub(crate) fn all_tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
+    taints
+        .iter()
+        .filter(|taint| taint.effect != "PreferNoSchedule" && !WAITED_FOR.contains(&taint.key.as_str()))
+        .all(|taint| tolerations.iter().any(|toleration| tolerated(taint, toleration)))
 }
 
 /// Kubernetes' own rule: an empty key with Exists tolerates everything, an empty effect every effect.
