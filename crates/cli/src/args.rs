@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use larder_agent::FetchMode;
 use larder_model::{ByteSize, ImageRef};
 use larder_runtime::RuntimeEndpoint;
+
+use crate::commands::run::images_of::source::Source;
 
 /// Container images on every node before anything needs them.
 #[derive(Debug, Parser)]
@@ -112,10 +114,16 @@ pub(crate) struct Up {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("jobs").required(true).args(["filename", "images_of"]))]
 pub(crate) struct Run {
     /// File with jobs in YAML or JSON, in one or more documents; - for standard input
-    #[arg(long, short, required = true, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
+
+    /// Pull the images of workloads, as one ImageListPullJob: a file with manifests, - for standard input, KIND/NAME of an object
+    /// in the cluster such as deployment/web, or namespace/NAME
+    #[arg(long, value_name = "SOURCE", value_parser = Source::parse)]
+    pub(crate) images_of: Option<Source>,
 
     /// Stop waiting after this time; the jobs continue
     #[arg(long, value_name = "DURATION", value_parser = duration)]

@@ -46,6 +46,15 @@ fn read(path: &Path) -> Result<Vec<Document>, Failure> {
     parse(&file.shown, &file.text)
 }
 
+/// How a file is called in messages.
+pub(crate) fn shown(path: &Path) -> String {
+    if path == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
 /// A file that was read.
 pub(crate) struct File {
     /// Its name in messages.
@@ -55,11 +64,7 @@ pub(crate) struct File {
 
 /// Reads a file, or standard input for `-`.
 pub(crate) fn read_text(path: &Path) -> Result<File, Failure> {
-    let shown = if path == Path::new("-") {
-        "standard input".to_owned()
-    } else {
-        path.display().to_string()
-    };
+    let shown = shown(path);
     if path.is_dir() {
         return Err(Failure::wrong(format!(
             "{shown} is a folder; name the files in it, as in {}",
@@ -78,8 +83,8 @@ pub(crate) fn read_text(path: &Path) -> Result<File, Failure> {
 
 /// Reads all objects of a text; `shown` says where it comes from. `List` objects are taken apart.
 pub(crate) fn parse(shown: &str, text: &str) -> Result<Vec<Document>, Failure> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
-        .map_err(|error| Failure::wrong(format!("{shown} is not YAML: {}", why(&error.to_string()))))?;
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| not_yaml(shown, text, &error))?;
     let several = documents.len() > 1;
     let mut found = Vec::new();
     for (number, object) in documents
@@ -114,6 +119,46 @@ pub(crate) fn parse(shown: &str, text: &str) -> Result<Vec<Document>, Failure> {
         return Err(Failure::wrong(format!("{shown} holds no object")));
     }
     Ok(found)
+}
+
+/// Bounds for what charts and clusters print: thousands of objects, large CRDs. Those on aliases, which can make much of
+/// little, stay as they are.
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_documents: 100_000,
+            max_nodes: 20_000_000,
+            max_events: 80_000_000,
+        },
+    }
+}
+
+fn not_yaml(shown: &str, text: &str, error: &serde_saphyr::Error) -> Failure {
+    let line = error.location().and_then(|place| usize::try_from(place.line()).ok());
+    let place = match line.map(|line| document_at(text, line)) {
+        Some((number, true)) => format!("{shown}, document {number},"),
+        _ => shown.to_owned(),
+    };
+    Failure::wrong(format!("{place} is not YAML: {}", why(&error.to_string())))
+}
+
+/// The number of the document that a line belongs to, and whether there are several. Empty ones do not count, as when
+/// documents are read.
+fn document_at(text: &str, line: usize) -> (usize, bool) {
+    let (mut ended, mut number, mut has_content) = (0, 1, false);
+    for (index, content) in text.lines().enumerate() {
+        let is_separator = content == "---" || content.starts_with("--- ");
+        if is_separator && has_content {
+            ended += 1;
+            has_content = false;
+        }
+        let content = content.trim_start_matches("---").trim();
+        has_content |= !content.is_empty() && !content.starts_with(['#', '%']);
+        if index < line {
+            number = ended + 1;
+        }
+    }
+    (number, 1 < ended + usize::from(has_content))
 }
 
 /// What the reader says, without advice to programmers.
@@ -165,13 +210,29 @@ mod tests {
                 .unwrap()
                 .ends_with("; keep one of them")
         );
-        assert!(
-            parse("x.yaml", "a: [")
-                .unwrap_err()
-                .parts()
-                .1
+    }
+
+    #[test]
+    fn a_mistake_has_its_document_and_line() {
+        let says = |text: &str| parse("x.yaml", text).unwrap_err().sentence().to_owned();
+        let alone = says("a: [");
+        assert!(alone.starts_with("x.yaml is not YAML: "), "{alone}");
+        let second =
+            says("# comment\n---\n# empty\n---\napiVersion: v1\nkind: A\n---\nkind: B\n  spec: 1\n---\nkind: C\n");
+        assert!(second.starts_with("x.yaml, document 2, is not YAML: "), "{second}");
+        assert!(second.contains("line 9"), "{second}");
+    }
+
+    #[test]
+    fn the_output_of_a_large_cluster_is_read() {
+        let pod = "- {apiVersion: v1, kind: Pod, spec: {a: [1, 2, 3, 4, 5, 6, 7, 8, 9]}}\n";
+        let text = format!("apiVersion: v1\nkind: List\nitems:\n{}", pod.repeat(20_000));
+        assert_eq!(parse("x", &text).unwrap().len(), 20_000);
+        assert_eq!(
+            parse("x", &"kind: A\napiVersion: v1\n---\n".repeat(2_000))
                 .unwrap()
-                .starts_with("x.yaml is not YAML: ")
+                .len(),
+            2_000
         );
     }
 }

@@ -65,6 +65,11 @@ pub(crate) fn error(sentence: &str) {
     drop(writeln!(stderr.lock(), "{mark} {}", escape_line(sentence)));
 }
 
+/// Prints something to standard error that is good to know and no error.
+pub(crate) fn note(sentence: &str) {
+    drop(writeln!(std::io::stderr().lock(), "note: {}", escape_line(sentence)));
+}
+
 /// How many columns there are; none in a pipe, which has no width.
 pub(crate) fn width() -> Option<usize> {
     let stdout = std::io::stdout();

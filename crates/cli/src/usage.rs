@@ -63,7 +63,7 @@ mod tests {
     #[rstest]
     #[case::unknown_flag(&["larder", "run", "--fast"], "unexpected argument '--fast' found; usage: larder run")]
     #[case::plugin(&["/usr/bin/kubectl-larder", "run", "--fast"], "unexpected argument '--fast' found; usage: kubectl larder run")]
-    #[case::missing(&["larder", "run"], "the following required arguments were not provided: --filename <FILE>; usage: larder run")]
+    #[case::missing(&["larder", "run"], "the following required arguments were not provided: <--filename <FILE>|--images-of <SOURCE>>; usage: larder run")]
     #[case::not_a_number(&["larder", "up", "--nodes", "many"], "invalid value 'many' for '--nodes <N>': ")]
     #[case::unknown_command(&["larder", "fly"], "unrecognized subcommand 'fly'; usage: larder")]
     #[case::not_an_image(&["larder", "pull", "NOT OK"], "invalid value 'NOT OK' for '<IMAGE>...': ")]

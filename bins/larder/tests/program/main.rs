@@ -20,3 +20,4 @@ mod refusals;
 mod terminal;
 mod up;
 mod without_node_policy;
+mod workloads;

@@ -6,7 +6,7 @@ use larder_testkit::{Link, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::larder::{ended, exit_code, send};
+use crate::larder::{exit_code, send};
 use crate::up::{ON_NODE_2, Source, Up};
 
 /// The answer to a plan, whatever its verdict: whether something fits depends on this machine's disk.
@@ -73,22 +73,6 @@ async fn interrupted_it_leaves_nothing_behind() {
 
 const PASSWORD: &str = "a-password-that-nobody-else-has";
 
-/// A Secret with a login for this registry, in a file beside the job.
-fn write_secret(up: &Up, name: &str, registry: &str, password: &str) {
-    let config = json!({ "auths": { registry: { "username": "tiger", "password": password } } }).to_string();
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name },
-        "type": "kubernetes.io/dockerconfigjson", "stringData": { ".dockerconfigjson": config },
-    });
-    up.larder.write(&format!("{name}.yaml"), &secret.to_string());
-}
-
-async fn kubectl(up: &Up, arguments: &[&str]) -> String {
-    let mut kubectl = up.larder.command("kubectl");
-    kubectl.args(["--kubeconfig", "data/kubeconfig"]).args(arguments);
-    ended(kubectl).await.well()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_private_image_is_asked_for_with_the_jobs_login() {
     let (up, source) = tokio::join!(Up::start(), Source::private("tiger", PASSWORD));
@@ -99,9 +83,10 @@ async fn a_private_image_is_asked_for_with_the_jobs_login() {
     up.larder.write_job("missing", &image, &with_secret("gone"));
     up.larder.write_job("right", &image, &with_secret("right-login"));
     up.larder.write_job("wrong", &image, &with_secret("wrong-login"));
-    write_secret(&up, "right-login", &registry, PASSWORD);
-    write_secret(&up, "wrong-login", &registry, "no");
-    kubectl(&up, &["apply", "-f", "right-login.yaml", "-f", "wrong-login.yaml"]).await;
+    up.write_secret("right-login", &registry, PASSWORD);
+    up.write_secret("wrong-login", &registry, "no");
+    up.kubectl(&["apply", "-f", "right-login.yaml", "-f", "wrong-login.yaml"])
+        .await;
 
     let right = plan(&up, "right.yaml").await;
     let bytes = right["nodes"][0]["bytesToPull"].as_u64().unwrap_or_default();
@@ -152,7 +137,7 @@ async fn layers_that_are_there_are_not_counted() {
 }
 
 async fn node_images(up: &Up) -> String {
-    kubectl(up, &["get", "nodeimages", "-o", "yaml"]).await
+    up.kubectl(&["get", "nodeimages", "-o", "yaml"]).await
 }
 
 /// No question, no login and no Event.
@@ -161,6 +146,6 @@ async fn assert_nothing_left(up: &Up) {
     assert!(!objects.contains("dryRun: true"), "{objects}");
     assert!(!objects.contains("sealedCredentials"), "{objects}");
     assert!(!objects.contains(PASSWORD), "{objects}");
-    let events = kubectl(up, &["get", "events", "-A", "-o", "yaml"]).await;
+    let events = up.kubectl(&["get", "events", "-A", "-o", "yaml"]).await;
     assert!(!events.contains("PullImageFailed"), "{events}");
 }

@@ -3,6 +3,7 @@
 use larder_testkit::image::{Image, Recipe};
 use larder_testkit::{Auth, Link, Registry, Throttle};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::larder::{Ended, Larder, Running, ended, exit_code, send};
 
@@ -39,10 +40,24 @@ impl Up {
 
     /// Puts labels on a node, as kubectl does.
     pub(crate) async fn label(&self, node: &str, labels: &[&str]) {
+        self.kubectl(&[&["label", "node", node], labels].concat()).await;
+    }
+
+    /// kubectl, which has to succeed.
+    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> String {
         let mut kubectl = self.larder.command("kubectl");
-        kubectl.args(["--kubeconfig", "data/kubeconfig", "label", "node", node]);
-        kubectl.args(labels);
-        ended(kubectl).await.well();
+        kubectl.args(["--kubeconfig", "data/kubeconfig"]).args(arguments);
+        ended(kubectl).await.well()
+    }
+
+    /// A Secret with the login of the user tiger for this registry, in a file.
+    pub(crate) fn write_secret(&self, name: &str, registry: &str, password: &str) {
+        let config = json!({ "auths": { registry: { "username": "tiger", "password": password } } }).to_string();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name },
+            "type": "kubernetes.io/dockerconfigjson", "stringData": { ".dockerconfigjson": config },
+        });
+        self.larder.write(&format!("{name}.yaml"), &secret.to_string());
     }
 
     /// Ctrl-C, and its exit code.

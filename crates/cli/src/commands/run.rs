@@ -1,6 +1,8 @@
-//! `larder run`: submits jobs, shows how far they are and exits with their outcome.
+//! `larder run`: submits jobs, shows how far they are and exits with their outcome. The jobs are those of files, or the one
+//! that `images_of` makes.
 
 pub(crate) mod follow;
+pub(crate) mod images_of;
 pub(crate) mod nodes;
 pub(crate) mod submit;
 
@@ -15,8 +17,13 @@ use crate::{client, manifest, output};
 
 pub(crate) async fn run(cluster: &Cluster, arguments: Run) -> Result<(), Failure> {
     let submission = async {
-        let documents = manifest::read_all(&arguments.filename)?;
-        let client = client::connect(cluster).await?;
+        let (client, documents) = if let Some(source) = &arguments.images_of {
+            let (client, document) = images_of::job(cluster, source, arguments.output).await?;
+            (client, vec![document])
+        } else {
+            let documents = manifest::read_all(&arguments.filename)?;
+            (client::connect(cluster).await?, documents)
+        };
         let jobs = submit::all(&client, &documents).await?;
         Ok((client, jobs))
     };

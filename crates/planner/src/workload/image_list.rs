@@ -35,7 +35,7 @@ pub struct ImageList {
     pub pull_secrets: Vec<String>,
     /// The nodes; None for all.
     pub selector: Option<NodeSelector>,
-    /// The taints that do not matter.
+    /// The taints that do not matter; none if the nodes are named and all taints are considered already.
     pub tolerations: Vec<Toleration>,
     /// The selector has these nodes and no others; otherwise [`WorkloadNodes`] tells.
     pub nodes_are_exact: bool,
@@ -220,6 +220,16 @@ fn account(workload: &Workload) -> (String, String) {
 }
 
 impl ImageList {
+    /// Selects these nodes instead, which were found by [`WorkloadNodes`].
+    pub fn name_nodes(&mut self, names: Vec<String>) {
+        self.selector = Some(NodeSelector {
+            names,
+            ..NodeSelector::default()
+        });
+        self.tolerations = Vec::new();
+        self.nodes_are_exact = true;
+    }
+
     /// The job's spec; how many nodes at once, and when it ends, is left to the caller.
     pub fn spec(&self) -> ImageListPullJobSpec {
         let policy = if self.always { "Always" } else { "IfNotPresent" };
@@ -229,7 +239,7 @@ impl ImageList {
             template: PullTemplate {
                 pull_secrets: self.pull_secrets.clone(),
                 selector: self.selector.clone(),
-                tolerations: Some(self.tolerations.clone()),
+                tolerations: Some(self.tolerations.clone()).filter(|list| !list.is_empty()),
                 ..PullTemplate::default()
             },
         }
