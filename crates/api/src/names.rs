@@ -39,6 +39,9 @@ pub const EDGE_NODE_LABEL: &str = "node-role.kubernetes.io/edge";
 /// Label by which KubeEdge tells the node group that a node belongs to.
 pub const NODE_GROUP_LABEL: &str = "apps.kubeedge.io/belonging-to";
 
+/// Label on a workload or Namespace whose images are kept on the nodes, with the value `true`; and on the job that does it.
+pub const WARM_LABEL: &str = "larder.dev/warm";
+
 /// Taint of a new node on which no pod is scheduled until its images are there.
 pub const WARMING_TAINT: &str = "larder.dev/warming";
 

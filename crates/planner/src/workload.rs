@@ -7,12 +7,16 @@
 //! | [`own`] | does an object of the cluster count, or does another one stand for it? |
 //! | `images` | which images do the pods use? |
 //! | `nodes` | where may the pods run? |
-//! | [`image_list`] | which job is that? |
+//! | [`image_list`](mod@image_list) | which job is that? |
+//! | [`warm`] | which job is kept for a labelled workload? |
+//! | [`kinds`] | which kinds of workloads does Kubernetes have? |
 //!
 //! Nothing here knows where the objects come from.
 
 pub mod image_list;
+pub mod kinds;
 pub mod own;
+pub mod warm;
 
 mod images;
 mod nodes;

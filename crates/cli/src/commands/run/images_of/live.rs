@@ -5,10 +5,10 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::{GroupVersionKind, ObjectList};
 use kube::{Api, Client, ResourceExt};
 use larder_planner::workload::WorkloadNodes;
+use larder_planner::workload::kinds::{KINDS, WorkloadKind};
 use larder_planner::workload::own::has_pods_of_its_own;
 use serde_json::Value;
 
-use super::source::{KINDS, Kind};
 use crate::failure::Failure;
 use crate::manifest::Document;
 use crate::output;
@@ -17,7 +17,7 @@ use crate::output;
 const PAGE: u32 = 500;
 
 /// One object of the namespace in use.
-pub(super) async fn object(client: &Client, kind: &Kind, name: &str) -> Result<Document, Failure> {
+pub(super) async fn object(client: &Client, kind: &WorkloadKind, name: &str) -> Result<Document, Failure> {
     let api: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource(kind));
     let word = kind.word();
     match api.get(name).await {
@@ -112,21 +112,17 @@ where
     }
 }
 
-fn resource(kind: &Kind) -> ApiResource {
+fn resource(kind: &WorkloadKind) -> ApiResource {
     let named = GroupVersionKind::gvk(kind.group, "v1", kind.name);
     ApiResource::from_gvk_with_plural(&named, kind.plural)
 }
 
 /// The object with its kind, which objects in lists do not have.
-fn document(kind: &Kind, object: DynamicObject) -> Result<Document, Failure> {
+fn document(kind: &WorkloadKind, object: DynamicObject) -> Result<Document, Failure> {
     let place = format!("{}/{}", kind.word(), object.name_any());
     let failed = |error: serde_json::Error| Failure::wrong(format!("{place}: {error}"));
     let mut object = serde_json::to_value(object).map_err(failed)?;
-    let api_version = match kind.group {
-        "" => "v1".to_owned(),
-        group => format!("{group}/v1"),
-    };
-    object["apiVersion"] = Value::String(api_version);
+    object["apiVersion"] = Value::String(kind.api_version());
     object["kind"] = Value::String(kind.name.to_owned());
     Ok(Document { place, object })
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use larder_planner::workload::kinds::{KINDS, WorkloadKind};
+
 use crate::failure::Failure;
 use crate::manifest::{self, Document};
 
@@ -12,59 +14,22 @@ pub(crate) enum Source {
     /// A file, or standard input.
     Manifests(PathBuf),
     /// One object of the cluster.
-    Object { kind: &'static Kind, name: String },
+    Object { kind: &'static WorkloadKind, name: String },
     /// All workloads of a namespace.
     Namespace(String),
 }
 
-/// A kind whose objects have pods.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
-    pub(crate) name: &'static str,
-    pub(crate) group: &'static str,
-    pub(crate) plural: &'static str,
-    short: &'static str,
-}
-
-/// All of them are in version v1.
-pub(crate) const KINDS: [Kind; 8] = [
-    Kind::new("Deployment", "apps", "deployments", "deploy"),
-    Kind::new("StatefulSet", "apps", "statefulsets", "sts"),
-    Kind::new("DaemonSet", "apps", "daemonsets", "ds"),
-    Kind::new("ReplicaSet", "apps", "replicasets", "rs"),
-    Kind::new("CronJob", "batch", "cronjobs", "cj"),
-    Kind::new("Job", "batch", "jobs", "job"),
-    Kind::new("ReplicationController", "", "replicationcontrollers", "rc"),
-    Kind::new("Pod", "", "pods", "po"),
-];
-
 const NAMESPACE: [&str; 3] = ["namespace", "namespaces", "ns"];
 
-impl Kind {
-    const fn new(name: &'static str, group: &'static str, plural: &'static str, short: &'static str) -> Self {
-        Self {
-            name,
-            group,
-            plural,
-            short,
-        }
-    }
-
-    /// As people type it: `deployment`.
-    pub(crate) fn word(&self) -> String {
-        self.name.to_ascii_lowercase()
-    }
-
-    /// `deployment`, `Deployments`, `deploy`, `deployment.apps`: as kubectl takes and prints it.
-    fn find(word: &str) -> Option<&'static Self> {
-        let word = word.to_ascii_lowercase();
-        let (word, group) = word
-            .split_once('.')
-            .map_or((&*word, None), |(word, group)| (word, Some(group)));
-        let named = |kind: &&Self| word == kind.word() || word == kind.plural || word == kind.short;
-        let in_group = |kind: &&Self| group.is_none_or(|group| group == kind.group);
-        KINDS.iter().find(|kind| named(kind) && in_group(kind))
-    }
+/// `deployment`, `Deployments`, `deploy`, `deployment.apps`: as kubectl takes and prints it.
+fn find(word: &str) -> Option<&'static WorkloadKind> {
+    let word = word.to_ascii_lowercase();
+    let (word, group) = word
+        .split_once('.')
+        .map_or((&*word, None), |(word, group)| (word, Some(group)));
+    let named = |kind: &&WorkloadKind| word == kind.word() || word == kind.plural || word == kind.short;
+    let in_group = |kind: &&WorkloadKind| group.is_none_or(|group| group == kind.group);
+    KINDS.iter().find(|kind| named(kind) && in_group(kind))
 }
 
 impl Source {
@@ -81,7 +46,7 @@ impl Source {
             if NAMESPACE.contains(&&*word.to_ascii_lowercase()) {
                 return Some(Self::Namespace(name));
             }
-            Kind::find(word).map(|kind| Self::Object { kind, name })
+            find(word).map(|kind| Self::Object { kind, name })
         });
         Ok(of_cluster.unwrap_or_else(|| Self::Manifests(text.into())))
     }
@@ -102,7 +67,7 @@ pub(super) fn read_manifests(path: &Path) -> Result<Vec<Document>, Failure> {
     let text = path.to_string_lossy();
     let could_be_an_object = text.split('/').count() == 2 && !text.starts_with(['.', '/']);
     if could_be_an_object && !path.exists() {
-        let words: Vec<String> = KINDS.iter().map(Kind::word).collect();
+        let words: Vec<String> = KINDS.iter().map(WorkloadKind::word).collect();
         return Err(Failure::wrong(format!(
             "{text} is neither a file nor KIND/NAME; the kinds are {} and namespace",
             words.join(", ")
