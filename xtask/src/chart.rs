@@ -47,6 +47,13 @@ pub(crate) fn files() -> anyhow::Result<BTreeMap<String, String>> {
     let usual = settings(true, KubeEdge::Absent);
     let files = [
         ("controller.yaml", cases(&gates, "10-controller.yaml")?),
+        (
+            "warm-workloads.yaml",
+            only_if(
+                ".Values.controller.warmWorkloads",
+                &plain(&larder_access::warm_workloads(&usual))?,
+            ),
+        ),
         ("agent.yaml", cases(&edges, "20-agent.yaml")?),
         (
             "policy.yaml",

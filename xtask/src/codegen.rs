@@ -25,6 +25,7 @@ pub(crate) fn run(root: &Path, check: bool, helm: Option<&Helm>) -> anyhow::Resu
     };
     settle("deploy/crds", &crd_files()?)?;
     settle("deploy/rbac", &access_files()?)?;
+    settle("deploy/rbac-optional", &optional_access_files()?)?;
     settle("deploy/chart/templates/generated", &chart::files()?)?;
     settle("deploy/chart/files", &monitoring::chart_files(root)?)?;
     settle_file(
@@ -76,6 +77,12 @@ fn access_files() -> anyhow::Result<Files> {
         .into_iter()
         .map(|manifest| Ok((manifest.file.to_owned(), yaml("crates/access", &manifest.objects)?)))
         .collect()
+}
+
+/// Rights that the controller needs only with certain flags.
+fn optional_access_files() -> anyhow::Result<Files> {
+    let objects = larder_access::warm_workloads(&larder_access::Settings::default());
+    Ok([("warm-workloads.yaml".to_owned(), yaml("crates/access", &objects)?)].into())
 }
 
 /// From JSON values: keys come out sorted, and the order of fields in a dependency's type does not matter.

@@ -6,7 +6,7 @@ use larder_api::names::{
 use serde_json::Value;
 
 use crate::object::{self, Rule};
-use crate::{AGENT, CONTROLLER, POLICY, Settings};
+use crate::{AGENT, CONTROLLER, POLICY, Settings, WARM_WORKLOADS};
 
 const READ: &[&str] = &["get", "list", "watch"];
 
@@ -69,6 +69,25 @@ fn cluster_rules(settings: &Settings) -> Vec<Rule> {
         rules.push(Rule::new("admissionregistration.k8s.io", policy, READ).only(vec![POLICY.to_owned()]));
     }
     rules
+}
+
+/// What the controller may do beside that if it keeps jobs for labelled workloads.
+pub(crate) fn warm_workloads(settings: &Settings) -> Vec<Value> {
+    let rules = [
+        // Their pod templates.
+        Rule::new("", &["namespaces"], READ),
+        Rule::new("apps", &["deployments", "statefulsets", "daemonsets"], READ),
+        Rule::new("batch", &["cronjobs"], READ),
+        // The pull secrets that pods get from their account. By name only.
+        Rule::new("", &["serviceaccounts"], &["get"]),
+        // The other verbs are granted for every list job.
+        Rule::new(KRUISE_GROUP, &["imagelistpulljobs"], &["create"]),
+    ];
+    let controller = object::account(settings, CONTROLLER);
+    vec![
+        object::cluster_role(WARM_WORKLOADS, &rules),
+        object::cluster_role_binding_to(WARM_WORKLOADS, WARM_WORKLOADS, &controller),
+    ]
 }
 
 /// Whether OpenKruise serves these kinds, too. By name.

@@ -3,6 +3,7 @@
 //! | who | may |
 //! |---|---|
 //! | controller | read nodes, pods and the CRDs it lives on; write the four kinds as far as it has to; get a Secret by name; write Events; hold its Lease; act as the agents' account, to try the policy |
+//! | controller with `--warm-workloads` | read namespaces and workloads, get a ServiceAccount by name, create list jobs |
 //! | agent | read NodeImages, patch the status of the one that bears its node's name |
 //! | people with the cluster's roles `view`, `edit`, `admin` | read jobs and NodeImages; write jobs |
 //! | the jobs around an install and before an uninstall | as long as they run: the CRDs; what is to be left behind in order |
@@ -25,7 +26,9 @@ mod users;
 
 use serde_json::Value;
 
-pub use names::{AGENT, BYPASS_VERB, CLOUD_CORE_USER, CONTROLLER, INSTALLER, NODE_CLAIM, POLICY, UNINSTALLER};
+pub use names::{
+    AGENT, BYPASS_VERB, CLOUD_CORE_USER, CONTROLLER, INSTALLER, NODE_CLAIM, POLICY, UNINSTALLER, WARM_WORKLOADS,
+};
 
 /// What differs from one installation to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +96,11 @@ pub fn manifests(settings: &Settings) -> Vec<Manifest> {
             objects: users::objects(),
         },
     ]
+}
+
+/// What the controller may do beside that with `--warm-workloads`.
+pub fn warm_workloads(settings: &Settings) -> Vec<Value> {
+    controller::warm_workloads(settings)
 }
 
 /// What the job may do that applies the CRDs before an install or upgrade.

@@ -3,6 +3,9 @@
 /// ServiceAccount, ClusterRole, Role and Lease of the controller.
 pub const CONTROLLER: &str = "larder-controller";
 
+/// ClusterRole of the controller where it keeps jobs for labelled workloads, and its binding.
+pub const WARM_WORKLOADS: &str = "larder-warm-workloads";
+
 /// ServiceAccount and ClusterRole of the agents.
 pub const AGENT: &str = "larder-agent";
 

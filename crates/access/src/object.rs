@@ -103,7 +103,7 @@ fn binding_of(kind: &str, metadata: &Value, role_kind: &str, role: &str, subject
     })
 }
 
-fn account(settings: &Settings, name: &str) -> Value {
+pub(crate) fn account(settings: &Settings, name: &str) -> Value {
     json!({ "kind": "ServiceAccount", "name": name, "namespace": settings.namespace })
 }
 

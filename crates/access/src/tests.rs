@@ -39,6 +39,21 @@ fn the_agent_has_two_rules_and_no_more() {
     assert_eq!(verbs_on(&rules, "nodeimages/status"), ["patch"]);
 }
 
+#[test]
+fn workloads_are_read_only_where_they_are_followed() {
+    let usual = rules_of(&Settings::default(), "ClusterRole", CONTROLLER);
+    for resource in ["deployments", "statefulsets", "cronjobs", "namespaces"] {
+        assert_eq!(verbs_on(&usual, resource), Vec::<String>::new(), "{resource}");
+    }
+    let optional = warm_workloads(&Settings::default());
+    let rules = optional[0]["rules"].as_array().unwrap();
+    assert_eq!(verbs_on(rules, "deployments"), ["get", "list", "watch"]);
+    assert_eq!(verbs_on(rules, "serviceaccounts"), ["get"]);
+    assert_eq!(verbs_on(rules, "imagelistpulljobs"), ["create"]);
+    assert_eq!(optional[1]["subjects"][0]["name"], CONTROLLER);
+    assert!(!rules.iter().any(|rule| rule.to_string().contains('*')));
+}
+
 #[rstest]
 #[case::gate_on(true, &["get"])]
 #[case::gate_off(false, &[])]

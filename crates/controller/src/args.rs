@@ -57,6 +57,11 @@ pub struct Args {
           default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub pause: bool,
 
+    /// Keep the images of workloads and namespaces with the label larder.dev/warm: "true" on the nodes where their pods may run
+    #[arg(long, env = "LARDER_WARM_WORKLOADS", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub warm_workloads: bool,
+
     /// CloudCore writes in its own name for KubeEdge's edge nodes and is let through (the chart's kubeEdge.identity:
     /// CloudCore). Any of them can then speak for any other, so no credentials are sealed for nodes with the edge label
     #[arg(long, env = "LARDER_ACCEPT_CLOUDCORE", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
@@ -130,6 +135,7 @@ impl Args {
             agent_account: self.agent_service_account.clone(),
             agent_nodes: self.agent_nodes.clone().unwrap_or_default(),
             pause: self.pause,
+            warm_workloads: self.warm_workloads,
         };
         Ok((settings, unknown))
     }
@@ -182,6 +188,7 @@ mod tests {
             "--max-active-pulls",
             "40",
             "--pause",
+            "--warm-workloads",
             "--accept-cloudcore",
             "--accept-unenforced-node-policy",
             "--agent-service-account",
@@ -191,7 +198,12 @@ mod tests {
         ];
         let (settings, unknown) = parse(&flags).settings("me".into()).unwrap();
         assert_eq!(settings.max_active_pulls.map(NonZeroUsize::get), Some(40));
-        assert!(settings.pause && settings.accept_cloudcore && settings.accept_unenforced_node_policy);
+        assert!(
+            settings.pause
+                && settings.warm_workloads
+                && settings.accept_cloudcore
+                && settings.accept_unenforced_node_policy
+        );
         assert_eq!(settings.agent_user(), "system:serviceaccount:larder-system:other-agent");
         assert!(!settings.gates.image_pull_jobs);
         assert_eq!(unknown, ["KruiseDaemon"]);

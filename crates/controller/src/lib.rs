@@ -28,3 +28,4 @@ mod permit;
 pub mod policy_probe;
 pub mod run;
 pub mod settings;
+mod warm;

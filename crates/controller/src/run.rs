@@ -6,6 +6,7 @@
 //! | crds | the CRDs | whether they can hold what we write |
 //! | permit | both | leadership, while the CRDs are fine |
 //! | blocked jobs | leadership, the CRDs | to each job why nothing is done, while the CRDs are not fine |
+//! | warm | permit, labelled workloads | ImageListPullJobs, if it is switched on |
 //! | core | permit, the cluster | orders, job status, Events |
 //!
 //! On shutdown the core ends first, then the lease is given back: nobody leads before the last write is over. A task that
@@ -29,6 +30,7 @@ use crate::health::{self, Metrics};
 use crate::lease::{Candidacy, Elector, Leadership, Timing};
 use crate::permit;
 use crate::settings::Settings;
+use crate::warm;
 
 /// The name of the Lease.
 pub const LEASE: &str = "larder-controller";
@@ -118,6 +120,10 @@ impl Controller {
         tokio::spawn(health::show_crds(crds, self.health.part("crds"), self.metrics.clone()));
         tokio::spawn(health::show_leadership(leadership, self.metrics));
         let core_stop = CancellationToken::new();
+        let warm = self
+            .settings
+            .warm_workloads
+            .then(|| tokio::spawn(warm::run(self.client.clone(), permit.clone(), core_stop.clone())));
         let mut core_task = tokio::spawn(core(CoreInputs {
             client: self.client,
             settings: self.settings,
@@ -135,6 +141,9 @@ impl Controller {
 
         info!("shutting down");
         core_stop.cancel();
+        if let Some(warm) = warm {
+            end("warm", warm, CORE_ENDS_WITHIN).await;
+        }
         if end("core", core_task, CORE_ENDS_WITHIN).await {
             lease_stop.cancel();
             end("lease", lease_task, LEASE_ENDS_WITHIN).await;

@@ -25,6 +25,8 @@ pub struct Settings {
     pub max_active_pulls: Option<NonZeroUsize>,
     /// Hand out nothing new. What is handed out goes on, and status is written.
     pub pause: bool,
+    /// Keep jobs for labelled workloads and namespaces.
+    pub warm_workloads: bool,
     /// CloudCore may write for all edge nodes. Nobody can tell then which of them speaks, and none is sent credentials.
     pub accept_cloudcore: bool,
     /// Send logins to nodes although the node policy is not enforced: any agent can then have those of other nodes sealed for
@@ -48,6 +50,7 @@ impl Settings {
             gates: FeatureGates::default(),
             max_active_pulls: None,
             pause: false,
+            warm_workloads: false,
             accept_cloudcore: false,
             accept_unenforced_node_policy: false,
             pre_pull_secret_namespaces: SecretNamespaces::All,

@@ -55,6 +55,9 @@ impl Cluster {
         let arguments = [OsStr::new("apply")].into_iter().chain(files);
         let applied = kubectl(Kubectl::Current, plane.kubeconfig(), arguments).await.unwrap();
         assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+        for object in &setup.objects {
+            apply(plane.kubeconfig(), &scratch, object).await.unwrap();
+        }
 
         let port = Port::reserve().unwrap();
         let controller = start_controller(plane.access(), &scratch, "controller", &port, &setup.controller).await;
@@ -171,12 +174,7 @@ impl Cluster {
 
     /// kubectl with the permissions of this kubeconfig file; its output if it succeeds, else its errors.
     pub async fn kubectl_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String, String> {
-        let output = kubectl(Kubectl::Current, kubeconfig, arguments).await.unwrap();
-        if output.status.success() {
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).into_owned())
-        }
+        run_kubectl(kubeconfig, arguments).await
     }
 
     /// Applies an object as a person does, from a file.
@@ -186,12 +184,25 @@ impl Cluster {
 
     /// The same; what kubectl says, either way.
     pub async fn try_apply(&self, object: &Value) -> Result<String, String> {
-        let file = self
-            .scratch
-            .path()
-            .join(format!("{}.json", larder_testkit::unique_name("apply")));
-        std::fs::write(&file, object.to_string()).unwrap();
-        self.kubectl(&["apply", "-f", file.to_str().unwrap()]).await
+        apply(self.plane.kubeconfig(), &self.scratch, object).await
+    }
+}
+
+async fn apply(kubeconfig: &Path, scratch: &Scratch, object: &Value) -> Result<String, String> {
+    let file = scratch
+        .path()
+        .join(format!("{}.json", larder_testkit::unique_name("apply")));
+    std::fs::write(&file, object.to_string()).unwrap();
+    run_kubectl(kubeconfig, &["apply", "-f", file.to_str().unwrap()]).await
+}
+
+/// Its output if it succeeds, else its errors.
+async fn run_kubectl(kubeconfig: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = kubectl(Kubectl::Current, kubeconfig, arguments).await.unwrap();
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

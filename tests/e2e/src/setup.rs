@@ -1,10 +1,14 @@
 //! What a cluster is started with.
 
+use serde_json::Value;
+
 /// The nodes of a cluster and the flags of its programs.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     /// How many nodes there are.
     pub nodes: usize,
+    /// Objects that are there before the controller starts, such as more rights.
+    pub objects: Vec<Value>,
     /// More flags for the controller.
     pub controller: Vec<String>,
     /// More flags for every agent.
