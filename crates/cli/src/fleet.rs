@@ -33,7 +33,7 @@ struct NodeFacts {
     no_agent: Option<NoAgent>,
 }
 
-impl<'a> From<&'a NodeFacts> for dialect::NodeFacts<'a> {
+impl<'a> From<&'a NodeFacts> for dialect::Candidate<'a> {
     fn from(node: &'a NodeFacts) -> Self {
         Self {
             labels: &node.labels,
@@ -92,7 +92,7 @@ impl Fleet {
     /// The nodes that an ImagePrePullJob would choose now, and what it would ask of each.
     pub(crate) fn choose(&self, plan: &PrePull) -> Result<(Choice, Tasks), NoNodes> {
         let nodes = self.node_facts();
-        let candidates: BTreeMap<NodeKey, dialect::NodeFacts<'_>> =
+        let candidates: BTreeMap<NodeKey, dialect::Candidate<'_>> =
             nodes.iter().map(|(name, node)| (name.clone(), node.into())).collect();
         let mut choice = nodes::choose(&plan.nodes, &candidates, plan.waits_for_nodes(), &Before::default())?;
         let tasks = plan.tasks(&mut choice, &candidates, &Tasks::default());

@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt};
 use larder_api::NodeImage;
 use larder_api::contract::{first_version, spec_patch};
 use larder_api::node_image::{ImageTagPullPolicy, ImageTagSpec, NodeImageSpec, SealedCredential};
-use larder_model::{ImageRef, NodeName};
+use larder_model::{Check, ImageRef, NodeName};
 use larder_seal::{Binding, PublicKey, seal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ const TTL_SECONDS: i32 = 60;
 #[derive(Clone)]
 pub(super) struct Question {
     pub(super) image: ImageRef,
-    pub(super) checks: Vec<String>,
+    pub(super) checks: Vec<Check>,
     pub(super) logins: Logins,
 }
 
@@ -170,7 +170,7 @@ fn ask(object: &NodeImage, spec: &mut NodeImageSpec, questions: &[Question]) -> 
             version,
             dry_run: true,
             image_pull_policy: Some("IfNotPresent".to_owned()),
-            checks: question.checks.clone(),
+            checks: question.checks.iter().map(ToString::to_string).collect(),
             credentials: sealed.iter().map(|sealed| sealed.id.clone()).collect(),
             pull_policy: ImageTagPullPolicy {
                 backoff_limit: 0,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use larder_api::{ImagePrePullJob, ImagePullJob};
 use larder_controller::explain::{self, ExplainedState};
-use larder_model::{ImageRef, Reason};
+use larder_model::{Check, ImageRef, Reason};
 use larder_planner::SecretRef;
 use larder_planner::kubeedge::PrePull;
 use larder_planner::task::NodeTask;
@@ -26,7 +26,7 @@ pub(super) enum Job {
 pub(super) struct TargetImage {
     pub(super) image: ImageRef,
     pub(super) secrets: BTreeSet<SecretRef>,
-    pub(super) checks: Vec<String>,
+    pub(super) checks: Vec<Check>,
 }
 
 /// What the jobs target on one node.
@@ -163,7 +163,7 @@ impl NodeTarget {
             Some(known) => {
                 known.secrets.extend(image.secrets);
                 let more = image.checks.into_iter().filter(|check| !known.checks.contains(check));
-                let more: Vec<String> = more.collect();
+                let more: Vec<Check> = more.collect();
                 known.checks.extend(more);
             }
         }
@@ -190,6 +190,6 @@ mod tests {
         target.add(image("nginx:2", "a/one", "cpu"));
         assert_eq!(target.images.len(), 2);
         assert_eq!(target.images[0].secrets.len(), 2);
-        assert_eq!(target.images[0].checks, ["disk"]);
+        assert_eq!(target.images[0].checks, [Check::Disk]);
     }
 }

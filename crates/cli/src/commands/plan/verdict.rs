@@ -1,7 +1,7 @@
 //! What a node's answers come to. Pure: what was answered in, a row out.
 
 use larder_api::NodeImage;
-use larder_model::{ByteSize, Phase, Reason};
+use larder_model::{ByteSize, Check, Phase, Reason};
 use larder_planner::node::{Measured, Promise, judge};
 use serde::Serialize;
 
@@ -163,7 +163,7 @@ fn no_room_for_all(answers: &Answers, missing: u64) -> Option<String> {
         gc_threshold: GC_THRESHOLD,
     };
     let several = 1 < answers.images.len() && 0 < missing;
-    let judged = several.then(|| judge(&["disk".to_owned()], &measured, promise))?;
+    let judged = several.then(|| judge(&[Check::Disk], &measured, promise))?;
     judged.err()
 }
 
