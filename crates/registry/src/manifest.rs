@@ -1,5 +1,7 @@
 //! Image manifests and indexes: reading them, and choosing the one for a platform.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use larder_model::{ByteSize, Digest};
 use serde::{Deserialize, Serialize};
@@ -87,6 +89,9 @@ pub enum ManifestError {
     /// More layers than any image has.
     #[error("the image has {0} layers; at most {MAX_LAYERS} are supported")]
     TooManyLayers(usize),
+    /// One digest with two sizes.
+    #[error("the manifest says of {0} that it has two different sizes")]
+    TwoSizes(Digest),
 }
 
 #[derive(Deserialize)]
@@ -132,6 +137,12 @@ impl Document {
         let manifest: Manifest = self.read()?;
         if MAX_LAYERS < manifest.layers.len() {
             return Err(ManifestError::TooManyLayers(manifest.layers.len()));
+        }
+        let mut sizes = BTreeMap::new();
+        for blob in manifest.layers.iter().chain([&manifest.config]) {
+            if *sizes.entry(&blob.digest).or_insert(blob.size) != blob.size {
+                return Err(ManifestError::TwoSizes(blob.digest.clone()));
+            }
         }
         Ok(Content::Manifest(manifest))
     }
