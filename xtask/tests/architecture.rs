@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs::read_to_string;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -84,8 +85,8 @@ const MAY_NAME_KINDS: [(&str, &str); 1] = [("crates/planner/src/lib.rs", "declar
 fn the_engine_names_no_kind_of_job() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = vec![root.join("crates/controller/src/engine.rs")];
-    source_files(&root.join("crates/controller/src/engine"), &mut files);
-    source_files(&root.join("crates/planner/src"), &mut files);
+    files.extend(source_files(&root.join("crates/controller/src/engine")).unwrap());
+    files.extend(source_files(&root.join("crates/planner/src")).unwrap());
     let mut checked = 0;
     for file in files {
         let name = file.strip_prefix(root).unwrap().to_str().unwrap();
@@ -138,14 +139,16 @@ fn kinds_named_in(code: &str) -> Vec<&str> {
     code.filter(names_kind).collect()
 }
 
-/// Adds every Rust file of a directory, at any depth.
-fn source_files(directory: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
+/// Every Rust file of a directory, at any depth.
+fn source_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
         if path.is_dir() {
-            source_files(&path, files);
+            files.extend(source_files(&path)?);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);
         }
     }
+    Ok(files)
 }
