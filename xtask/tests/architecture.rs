@@ -1,8 +1,6 @@
 //! What the documents name exists: files and functions in ARCHITECTURE.md, tests in docs/security.md. What they promise of the code
 //! holds: the engine names no kind of job.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::fs::read_to_string;
 use std::io;
 use std::path::{Path, PathBuf};
