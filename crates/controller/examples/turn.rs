@@ -1,6 +1,6 @@
 //! What one change of a node costs the engine in a large fleet: 10,000 nodes with ten entries each, of 200 jobs.
 //!
-//! `cargo run --profile simulate -p larder-controller --example turn` prints the mean time of one turn of the loop (an event,
+//! `cargo run --release -p larder-controller --example turn` prints the mean time of one turn of the loop (an event,
 //! a decision, the writes) and how much memory the engine takes. It needs no server; the figures in docs/benchmarks.md are
 //! those of `make bench-controller`, with real ones.
 
