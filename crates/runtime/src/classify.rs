@@ -145,6 +145,7 @@ const RULES: &[(Reason, &[&str])] = &[
             "reports content size of zero",
             "number of layers and diffids don't match",
             "mismatched image rootfs and manifest layers",
+            "too many descriptors",
         ],
     ),
     // Something that is missing on this node, not in the registry.

@@ -241,6 +241,11 @@ use super::*;
     "Error response from daemon: filesystem layer verification failed for digest sha256:aa",
     Reason::InvalidImage
 )]
+#[case::containerd_thousands_of_layers(
+    Code::ResourceExhausted,
+    "failed to pull and unpack image \"127.0.0.1:5000/a:1\": too many descriptors (limit 10000): resource exhausted",
+    Reason::InvalidImage
+)]
 #[case::token_service_sends_a_page(
     Code::Unknown,
     "failed to authorize: failed to fetch anonymous token: unable to decode token response: invalid character '<' looking for beginning of value",
