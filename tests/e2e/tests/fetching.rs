@@ -38,16 +38,7 @@ async fn an_agent_that_is_killed_in_mid_fetch_goes_on_at_the_byte(#[values(30, 6
     let killed_at = line.bytes();
     assert!(killed_at < built.content_size(), "it was done already");
     cluster.nodes[0].agent.restart().unwrap();
-    wait_for(SOON, "the job to end", async || {
-        let status = cluster.status("job").await;
-        if status.succeeded == 1 {
-            Ok(())
-        } else {
-            Err(format!("{status:?}"))
-        }
-    })
-    .await
-    .unwrap_or_else(|error| panic!("{error}\n{}", cluster.logs()));
+    assert_eq!(cluster.finished("job").await.succeeded, 1);
 
     let (moved, size) = (line.bytes(), built.content_size());
     assert!(
