@@ -240,7 +240,7 @@ impl Core {
     fn finished(&mut self, finished: FinishedCall) {
         let now = clock::now();
         if let Some((kind, object)) = finished.object() {
-            self.watches.saw(&kind, object);
+            self.watches.answered(&kind, object);
         }
         match finished {
             FinishedCall::Node(node, result) => self.engine.node_written(&node, result, now),

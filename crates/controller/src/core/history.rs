@@ -6,15 +6,19 @@
 //! So the newest object that was seen is remembered, and the API server is asked for it as it was at exactly its version:
 //! in another history, something else was written then.
 
+mod responses;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::api::{Api, GetParams, ListParams, ObjectList, ObjectMeta, PartialObjectMeta, VersionMatch};
 use kube::core::Request;
+use kube::runtime::watcher::Event;
 use kube::{Client, Error, Resource};
 use tokio::time::timeout;
 
+use self::responses::Responses;
 use crate::engine::revision;
 
 /// A comparison takes no longer.
@@ -32,7 +36,9 @@ pub(super) struct History(Arc<Mutex<Witnesses>>);
 #[derive(Debug, Default)]
 struct Witnesses {
     before_failures: VecDeque<Seen>,
+    /// The newest that the watch showed.
     newest: Option<Seen>,
+    responses: Responses,
 }
 
 /// An object as it was at one resource version.
@@ -57,34 +63,53 @@ pub(super) enum Comparison {
 }
 
 impl History {
-    /// An object was shown by the watch or by a response.
-    pub(super) fn saw(&self, object: &ObjectMeta) {
-        self.take_in(object, false);
-    }
-
-    /// The watch showed that an object was deleted.
-    pub(super) fn saw_deletion(&self, object: &ObjectMeta) {
-        self.take_in(object, true);
-    }
-
-    fn take_in(&self, object: &ObjectMeta, deleted: bool) {
-        let version = revision(object);
-        let newest = &mut self.lock().newest;
-        if newest.as_ref().is_none_or(|newest| newest.version < version) {
-            *newest = Some(Seen {
-                namespace: object.namespace.clone(),
-                name: object.name.clone().unwrap_or_default(),
-                version,
-                deleted,
-            });
+    /// A response showed an object.
+    pub(super) fn answered(&self, object: &ObjectMeta) {
+        let object = Seen::of(object, false);
+        let mut witnesses = self.lock();
+        if witnesses
+            .newest
+            .as_ref()
+            .is_none_or(|newest| newest.version < object.version)
+        {
+            witnesses.responses.came(object);
         }
+    }
+
+    /// The watch showed an event. What it shows may be proof of another history.
+    pub(super) fn shown<K: Resource>(&self, event: &Event<K>) -> Comparison {
+        let mut witnesses = self.lock();
+        let same = match event {
+            Event::Init => {
+                witnesses.responses.list_begins();
+                true
+            }
+            Event::InitApply(object) => {
+                let object = Seen::of(object.meta(), false);
+                let same = witnesses.responses.listed(&object);
+                witnesses.take_in(object);
+                same
+            }
+            Event::InitDone => {
+                witnesses.responses.list_ends();
+                true
+            }
+            Event::Apply(object) | Event::Delete(object) => {
+                let object = Seen::of(object.meta(), matches!(event, Event::Delete(_)));
+                let same = witnesses.responses.shown(object.version);
+                witnesses.take_in(object);
+                same
+            }
+        };
+        if same { Comparison::Same } else { Comparison::Other }
     }
 
     /// The watch failed.
     pub(super) fn interrupted(&self) {
         let mut witnesses = self.lock();
-        if let Some(newest) = witnesses.newest.take() {
-            witnesses.before_failures.push_back(newest);
+        if witnesses.before_failures.back() != witnesses.newest.as_ref() {
+            let newest = witnesses.newest.clone();
+            witnesses.before_failures.extend(newest);
         }
         if INTERRUPTIONS < witnesses.before_failures.len() {
             witnesses.before_failures.pop_front();
@@ -96,15 +121,7 @@ impl History {
     where
         K: Resource<DynamicType = ()> + Clone,
     {
-        let witnesses: Vec<Seen> = {
-            let witnesses = self.lock();
-            witnesses
-                .before_failures
-                .iter()
-                .chain(&witnesses.newest)
-                .cloned()
-                .collect()
-        };
+        let witnesses = self.lock().all();
         for seen in &witnesses {
             match timeout(LIMIT, seen.is_known_to(api)).await {
                 Ok(Ok(true)) => {}
@@ -114,9 +131,6 @@ impl History {
         }
         let mut now = self.lock();
         now.before_failures.retain(|seen| !witnesses.contains(seen));
-        if now.newest.is_none() {
-            now.newest = witnesses.into_iter().next_back();
-        }
         Comparison::Same
     }
 
@@ -125,7 +139,37 @@ impl History {
     }
 }
 
+impl Witnesses {
+    fn all(&self) -> Vec<Seen> {
+        let before = self.before_failures.iter();
+        let all = before.chain(&self.newest).chain(self.responses.newest());
+        let mut all: Vec<Seen> = all.cloned().collect();
+        all.dedup();
+        all
+    }
+
+    fn take_in(&mut self, shown: Seen) {
+        if self.newest.as_ref().is_none_or(|newest| newest.version < shown.version) {
+            self.newest = Some(shown);
+        }
+    }
+}
+
 impl Seen {
+    fn of(object: &ObjectMeta, deleted: bool) -> Self {
+        Self {
+            namespace: object.namespace.clone(),
+            name: object.name.clone().unwrap_or_default(),
+            version: revision(object),
+            deleted,
+        }
+    }
+
+    /// Both are of the same object.
+    fn is_of(&self, other: &Self) -> bool {
+        (&self.namespace, &self.name) == (&other.namespace, &other.name)
+    }
+
     async fn is_known_to<K>(&self, api: &Api<K>) -> Result<bool, Error>
     where
         K: Resource<DynamicType = ()> + Clone,

@@ -120,9 +120,9 @@ impl Watches {
     }
 
     /// A response showed an object of this kind, which the watch may show later, or never if etcd is restored meanwhile.
-    pub(super) fn saw(&self, kind: &WatchKind, object: &ObjectMeta) {
+    pub(super) fn answered(&self, kind: &WatchKind, object: &ObjectMeta) {
         if let Some(watch) = self.running.get(kind) {
-            watch.history.saw(object);
+            watch.history.answered(object);
         }
     }
 
@@ -224,9 +224,12 @@ where
             return;
         };
         match &event {
-            Ok(Event::Apply(object) | Event::InitApply(object)) => outlet.history.saw(object.meta()),
-            Ok(Event::Delete(object)) => outlet.history.saw_deletion(object.meta()),
-            Ok(Event::Init | Event::InitDone) => {}
+            Ok(event) => {
+                if outlet.history.shown(event) == Comparison::Other {
+                    outlet.send(Content::WentBackwards).await;
+                    return;
+                }
+            }
             Err(_) => outlet.history.interrupted(),
         }
         let was_failing = failed_at.is_some();

@@ -19,8 +19,16 @@ async fn write(api: &Api<ConfigMap>, name: &str, content: &str) -> ObjectMeta {
 
 fn of(object: &ObjectMeta) -> History {
     let history = History::default();
-    history.saw(object);
+    history.shown(&Event::Apply(shown(object)));
     history
+}
+
+/// The object as a watch shows it.
+fn shown(object: &ObjectMeta) -> ConfigMap {
+    ConfigMap {
+        metadata: object.clone(),
+        ..ConfigMap::default()
+    }
 }
 
 #[tokio::test]
@@ -47,13 +55,16 @@ async fn another_history_is_recognised_also_when_its_versions_have_grown_past_wh
     objects.delete("doomed", &DeleteParams::default()).await.unwrap();
     let after = write(&objects, "after", "1").await;
     let deletion = History::default();
-    deletion.saw_deletion(&ObjectMeta {
+    deletion.shown(&Event::Delete(shown(&ObjectMeta {
         resource_version: after.resource_version.clone(),
         ..doomed
-    });
+    })));
     assert_eq!(deletion.compare(&all).await, Comparison::Same, "it is gone");
     let before_a_failure = of(&lost);
     before_a_failure.interrupted();
+    let response = History::default();
+    response.answered(&lost);
+    assert_eq!(response.compare(&all).await, Comparison::Same, "the watch is behind");
 
     plane.restore(&backup).await.unwrap();
     for content in 0..500 {
@@ -69,14 +80,20 @@ async fn another_history_is_recognised_also_when_its_versions_have_grown_past_wh
         "the object was written again"
     );
     assert_eq!(deletion.compare(&all).await, Comparison::Other, "the object is back");
-    before_a_failure.saw(&again);
+    assert_eq!(response.compare(&all).await, Comparison::Other, "the response is lost");
+    assert_eq!(
+        response.shown(&Event::Apply(shown(&again))),
+        Comparison::Other,
+        "the watch has passed over the response"
+    );
+    before_a_failure.shown(&Event::Apply(shown(&again)));
     assert_eq!(
         before_a_failure.compare(&all).await,
         Comparison::Other,
         "it was seen before the failure"
     );
     kept.interrupted();
-    kept.saw(&again);
+    kept.shown(&Event::Apply(shown(&again)));
     assert_eq!(
         kept.compare(&all).await,
         Comparison::Same,
