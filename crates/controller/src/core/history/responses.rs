@@ -5,6 +5,7 @@
 //! restored. This holds also where no connection was seen to break, because the watch was away during the restore.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::Seen;
 
@@ -15,8 +16,8 @@ const MOST: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     awaited: BTreeMap<u64, Seen>,
-    /// Of the list under way: those that came before it began.
-    before_list: Option<BTreeMap<u64, Seen>>,
+    /// Those that came before the list under way began.
+    before_list: BTreeMap<u64, Seen>,
 }
 
 impl Responses {
@@ -29,7 +30,8 @@ impl Responses {
 
     /// The newest of them.
     pub(super) fn newest(&self) -> Option<&Seen> {
-        self.awaited.values().next_back()
+        let of_both = [&self.before_list, &self.awaited].map(|all| all.values().next_back());
+        of_both.into_iter().flatten().max_by_key(|response| response.version)
     }
 
     /// The watch showed a change. False if it has passed over a response.
@@ -40,26 +42,22 @@ impl Responses {
         passed.into_keys().all(|awaited| awaited == version)
     }
 
-    /// A list of everything begins.
+    /// A list of everything begins, perhaps because the one before it failed.
     pub(super) fn list_begins(&mut self) {
-        self.before_list = Some(std::mem::take(&mut self.awaited));
+        self.before_list.append(&mut self.awaited);
     }
 
     /// The list showed an object. False if it is older than a response from before the list.
     #[must_use]
     pub(super) fn listed(&self, object: &Seen) -> bool {
-        let newer = self
-            .before_list
-            .iter()
-            .flat_map(|before| before.range(object.version..));
-        newer
-            .filter(|(version, _)| object.version < **version)
-            .all(|(_, response)| !response.is_of(object))
+        let newer = (Bound::Excluded(object.version), Bound::Unbounded);
+        let mut newer = self.before_list.range::<u64, _>(newer);
+        newer.all(|(_, response)| !response.is_of(object))
     }
 
     /// The list is complete. What came during it is in the list or not, and cannot be told apart.
     pub(super) fn list_ends(&mut self) {
-        self.before_list = None;
+        self.before_list.clear();
         self.awaited.clear();
     }
 }
@@ -106,6 +104,18 @@ mod tests {
         assert!(responses.listed(&at("a", 8)), "the response came during the list");
         responses.list_ends();
         assert!(responses.shown(20), "what was awaited before is forgotten");
+    }
+
+    #[test]
+    fn a_list_that_fails_forgets_no_response() {
+        let mut responses = Responses::default();
+        responses.came(at("a", 5));
+        responses.list_begins();
+        responses.came(at("b", 6));
+        responses.list_begins();
+        assert_eq!(responses.newest(), Some(&at("b", 6)));
+        assert!(!responses.listed(&at("a", 4)));
+        assert!(!responses.listed(&at("b", 4)));
     }
 
     #[test]
