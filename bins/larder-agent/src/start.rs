@@ -9,6 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
+use larder_model::NodeName;
 use larder_registry::Keyring;
 use larder_registry::docker_config::DockerConfig;
 use larder_registry::provider::{ProviderConfig, Providers};
@@ -29,23 +30,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let Some(node) = args.node_name.clone().or_else(|| args.node_name_of_pod.clone()) else {
         bail!("the name of this node is not known; pass --node-name or set NODE_NAME");
-    };
-    let settings = Settings {
-        state_dir: Some(args.state_dir.clone()),
-        max_pulls: usize::from(args.max_concurrent_pulls),
-        gc_threshold: args.image_gc_high_threshold,
-        pin_share: args.pin_budget,
-        fetch: args.fetch,
-        connections_per_pull: usize::from(args.connections_per_pull),
-        max_bandwidth: NonZeroU64::new(args.max_bandwidth.bytes()),
-        accept_foreign_images: args.accept_foreign_images,
-        hosts_dir: Some(below(&args.host_root, &args.hosts_dir)),
-        silence: if args.server.is_some() {
-            METASERVER_SILENCE
-        } else {
-            Settings::new(node.clone()).silence
-        },
-        ..Settings::new(node.clone())
     };
     let client = client(&args).await?;
     let health = Health::default();
@@ -79,7 +63,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         },
     };
     let serving = server::serve(listener, endpoints, stop.clone().cancelled_owned());
-    let agent = larder_agent::run(settings, parts, stop.clone());
+    let agent = larder_agent::run(settings(&args, node), parts, stop.clone());
     tokio::pin!(agent);
     let serving = tokio::spawn(serving);
     let outcome = tokio::select! {
@@ -94,6 +78,27 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     stop.cancel();
     serving.abort();
     outcome.map_err(anyhow::Error::new)
+}
+
+fn settings(args: &Args, node: NodeName) -> Settings {
+    let defaults = Settings::new(node);
+    Settings {
+        state_dir: Some(args.state_dir.clone()),
+        max_pulls: usize::from(args.max_concurrent_pulls),
+        gc_threshold: args.image_gc_high_threshold,
+        pin_share: args.pin_budget,
+        fetch: args.fetch,
+        connections_per_pull: usize::from(args.connections_per_pull),
+        max_bandwidth: NonZeroU64::new(args.max_bandwidth.bytes()),
+        accept_foreign_images: args.accept_foreign_images,
+        hosts_dir: Some(below(&args.host_root, &args.hosts_dir)),
+        silence: if args.server.is_some() {
+            METASERVER_SILENCE
+        } else {
+            defaults.silence
+        },
+        ..defaults
+    }
 }
 
 /// Waits for SIGTERM or SIGINT.

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionVersion,
+    CustomResourceDefinition, CustomResourceDefinitionSpec, CustomResourceDefinitionVersion,
 };
 use serde_json::Value;
 
@@ -273,35 +273,17 @@ fn custom(id: usize, definition: &CustomResourceDefinition) -> Result<Resource, 
         .iter()
         .position(|version| version.storage)
         .ok_or_else(|| RegistryError::NoStorageVersion(crd.clone()))?;
-    let mut versions = Vec::new();
+    let versions = served.iter().map(|version| custom_version(&crd, spec, version));
+    let versions = versions.collect::<Result<Vec<Version>, RegistryError>>()?;
     let mut selectable: Vec<Selectable> = Vec::new();
-    for version in &served {
-        let schema = version
-            .schema
-            .as_ref()
-            .and_then(|schema| schema.open_api_v3_schema.as_ref())
-            .ok_or(SchemaError::Missing)
-            .and_then(Schema::compile)
-            .map_err(|source| RegistryError::Schema {
-                crd: crd.clone(),
-                version: version.name.clone(),
-                source,
-            })?;
-        for field in version.selectable_fields.iter().flatten() {
-            let field = Selectable::new(&field.json_path);
-            if !selectable.contains(&field) {
-                selectable.push(field);
-            }
+    for field in served
+        .iter()
+        .flat_map(|version| version.selectable_fields.iter().flatten())
+    {
+        let field = Selectable::new(&field.json_path);
+        if !selectable.contains(&field) {
+            selectable.push(field);
         }
-        versions.push(Version {
-            group: spec.group.clone(),
-            name: version.name.clone(),
-            shape: Shape::Stored,
-            schema: Some(Arc::new(schema)),
-            status: version.subresources.as_ref().is_some_and(|sub| sub.status.is_some()),
-            columns: Column::of_definition(version.additional_printer_columns.as_deref().unwrap_or_default()),
-            deprecation: deprecation(spec, version),
-        });
     }
     let names = &spec.names;
     Ok(Resource {
@@ -321,10 +303,33 @@ fn custom(id: usize, definition: &CustomResourceDefinition) -> Result<Resource, 
     })
 }
 
-fn deprecation(
-    spec: &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionSpec,
+fn custom_version(
+    crd: &str,
+    spec: &CustomResourceDefinitionSpec,
     version: &CustomResourceDefinitionVersion,
-) -> Option<String> {
+) -> Result<Version, RegistryError> {
+    let schema = version.schema.as_ref();
+    let schema = schema
+        .and_then(|schema| schema.open_api_v3_schema.as_ref())
+        .ok_or(SchemaError::Missing)
+        .and_then(Schema::compile)
+        .map_err(|source| RegistryError::Schema {
+            crd: crd.to_owned(),
+            version: version.name.clone(),
+            source,
+        })?;
+    Ok(Version {
+        group: spec.group.clone(),
+        name: version.name.clone(),
+        shape: Shape::Stored,
+        schema: Some(Arc::new(schema)),
+        status: version.subresources.as_ref().is_some_and(|sub| sub.status.is_some()),
+        columns: Column::of_definition(version.additional_printer_columns.as_deref().unwrap_or_default()),
+        deprecation: deprecation(spec, version),
+    })
+}
+
+fn deprecation(spec: &CustomResourceDefinitionSpec, version: &CustomResourceDefinitionVersion) -> Option<String> {
     version.deprecated.unwrap_or_default().then(|| {
         version
             .deprecation_warning

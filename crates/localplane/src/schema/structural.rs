@@ -103,28 +103,6 @@ impl Node {
                 .map(|value| Self::compile(value, &format!("{path}{step}")).map(Box::new))
                 .transpose()
         };
-        let mut properties = BTreeMap::new();
-        for (name, property) in schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            let place = if path.is_empty() {
-                name.clone()
-            } else {
-                format!("{path}.{name}")
-            };
-            properties.insert(name.clone(), Self::compile(property, &place)?);
-        }
-        let pattern = text("pattern")
-            .map(|pattern| {
-                Regex::new(pattern).map_err(|source| SchemaError::Pattern {
-                    path: path.to_owned(),
-                    source: Box::new(source),
-                })
-            })
-            .transpose()?;
         let mut node = Self {
             kind: kind(text("type")),
             nullable: flag("nullable"),
@@ -149,14 +127,14 @@ impl Node {
                 .cloned()
                 .unwrap_or_default(),
             bounds: bounds(schema),
-            pattern,
+            pattern: text("pattern").map(|text| pattern(text, path)).transpose()?,
             format: text("format").map(str::to_owned),
             unique: flag("uniqueItems"),
             all_of: below("allOf")?,
             any_of: below("anyOf")?,
             one_of: below("oneOf")?,
             not: single(schema.get("not"), "")?,
-            properties,
+            properties: properties(schema, path)?,
         };
         node.has_defaults = node.default.is_some()
             || node.properties.values().any(|child| child.has_defaults)
@@ -164,6 +142,30 @@ impl Node {
             || node.items.as_ref().is_some_and(|child| child.has_defaults);
         Ok(node)
     }
+}
+
+fn properties(schema: &Value, path: &str) -> Result<BTreeMap<String, Node>, SchemaError> {
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let compiled = properties.map(|(name, property)| {
+        let place = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        Ok((name.clone(), Node::compile(property, &place)?))
+    });
+    compiled.collect()
+}
+
+fn pattern(text: &str, path: &str) -> Result<Regex, SchemaError> {
+    Regex::new(text).map_err(|source| SchemaError::Pattern {
+        path: path.to_owned(),
+        source: Box::new(source),
+    })
 }
 
 fn kind(word: Option<&str>) -> Type {

@@ -52,7 +52,6 @@ impl World {
                 machine.stop_agent();
                 self.later(pause, Act::StartAgent(index));
             }
-            Act::StartAgent(index) => self.start_stopped_agent(*index),
             Act::LoseState => {
                 machine.stop_agent();
                 machine.lose_state();
@@ -67,32 +66,13 @@ impl World {
                 machine.is_online = false;
                 self.later(pause, Act::GoOnline(index));
             }
-            Act::GoOnline(index) => {
-                if let Some(machine) = self.machines.get_mut(*index) {
-                    machine.is_online = true;
-                    machine.write_not_before = 0;
-                }
-                self.watch(Watcher::Agent(*index), 0);
-                self.wake_agent(*index, now);
-            }
             Act::FillDisk => {
                 machine.disk_is_full = true;
                 self.later(pause, Act::FreeDisk(index));
             }
-            Act::FreeDisk(index) => {
-                if let Some(machine) = self.machines.get_mut(*index) {
-                    machine.disk_is_full = false;
-                }
-            }
             Act::StopRuntime => {
                 machine.runtime_is_down = true;
                 self.later(pause, Act::StartRuntime(index));
-            }
-            Act::StartRuntime(index) => {
-                if let Some(machine) = self.machines.get_mut(*index) {
-                    machine.runtime_is_down = false;
-                }
-                self.show_runtime(*index);
             }
             Act::CollectImages => {
                 let keep = self.random.coin();
@@ -101,7 +81,33 @@ impl World {
                 self.show_runtime(index);
             }
             Act::StepNodeClock => machine.wall += step,
-            _ => {}
+            _ => self.restore_machine(act),
+        }
+    }
+
+    /// What failed on a machine works again.
+    fn restore_machine(&mut self, act: &Act) {
+        let (Act::StartAgent(index) | Act::GoOnline(index) | Act::FreeDisk(index) | Act::StartRuntime(index)) = *act
+        else {
+            return;
+        };
+        let now = self.now();
+        let Some(machine) = self.machines.get_mut(index) else {
+            return;
+        };
+        match act {
+            Act::GoOnline(_) => {
+                machine.is_online = true;
+                machine.write_not_before = 0;
+                self.watch(Watcher::Agent(index), 0);
+                self.wake_agent(index, now);
+            }
+            Act::FreeDisk(_) => machine.disk_is_full = false,
+            Act::StartRuntime(_) => {
+                machine.runtime_is_down = false;
+                self.show_runtime(index);
+            }
+            _ => self.start_stopped_agent(index),
         }
     }
 
