@@ -64,6 +64,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         settings,
         health,
         permit,
+        restores,
         stop,
     } = inputs;
     let limits = Limits {
@@ -85,6 +86,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         probed: None,
         writes: Writes::new(client, settings.agent_user(), metrics.clone()),
         permit,
+        restores,
         term: None,
         drains: false,
         failing: BTreeMap::new(),
@@ -113,6 +115,7 @@ struct Core {
     probed: Option<Probe>,
     writes: Writes,
     permit: watch::Receiver<Leadership>,
+    restores: watch::Sender<u64>,
     /// The term that the watches were started for.
     term: Option<u64>,
     /// Everything was forgotten, and calls of before are in flight.
@@ -209,6 +212,7 @@ impl Core {
                     "resource versions went backwards, as after a restore of etcd; listing everything again"
                 );
                 self.metrics.went_backwards();
+                self.restores.send_modify(|restores| *restores += 1);
                 self.restart();
             }
         }

@@ -6,8 +6,8 @@
 //! | crds | the CRDs | whether they can hold what we write |
 //! | permit | both | leadership, while the CRDs are fine |
 //! | blocked jobs | leadership, the CRDs | to each job why nothing is done, while the CRDs are not fine |
-//! | warm | permit, labelled workloads | ImageListPullJobs, if it is switched on |
-//! | core | permit, the cluster | orders, job status, Events |
+//! | warm | permit, labelled workloads, restores | ImageListPullJobs, if it is switched on |
+//! | core | permit, the cluster | orders, job status, Events; restores of etcd |
 //!
 //! On shutdown the core ends first, then the lease is given back: nobody leads before the last write is over. A task that
 //! ends by itself ends the process, which is started anew by whoever started it.
@@ -67,6 +67,8 @@ pub struct CoreInputs {
     pub health: Health,
     /// Asked right before each write.
     pub permit: watch::Receiver<Leadership>,
+    /// Counts how often the core saw that etcd was restored from a copy, for whoever else watches.
+    pub restores: watch::Sender<u64>,
     /// When this is cancelled: start no write, end those under way, return.
     pub stop: CancellationToken,
 }
@@ -120,15 +122,15 @@ impl Controller {
         tokio::spawn(health::show_crds(crds, self.health.part("crds"), self.metrics.clone()));
         tokio::spawn(health::show_leadership(leadership, self.metrics));
         let core_stop = CancellationToken::new();
-        let warm = self
-            .settings
-            .warm_workloads
-            .then(|| tokio::spawn(warm::run(self.client.clone(), permit.clone(), core_stop.clone())));
+        let (restores_sender, restores) = watch::channel(0);
+        let warm = || warm::run(self.client.clone(), permit.clone(), restores, core_stop.clone());
+        let warm = self.settings.warm_workloads.then(|| tokio::spawn(warm()));
         let mut core_task = tokio::spawn(core(CoreInputs {
             client: self.client,
             settings: self.settings,
             health: self.health,
             permit,
+            restores: restores_sender,
             stop: core_stop.clone(),
         }));
 

@@ -31,8 +31,14 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Everything is looked at again this often: pull secrets of ServiceAccounts are not watched.
 const RESYNC: Duration = Duration::from_mins(5);
 
-/// Works while this replica may write, until `stop`.
-pub(crate) async fn run(client: Client, mut permit: watch::Receiver<Leadership>, stop: CancellationToken) {
+/// Works while this replica may write, until `stop`. After a restore of etcd everything is listed again, because a watch that
+/// goes on does not show what the restore changed.
+pub(crate) async fn run(
+    client: Client,
+    mut permit: watch::Receiver<Leadership>,
+    mut restores: watch::Receiver<u64>,
+    stop: CancellationToken,
+) {
     loop {
         let term = term(&permit.borrow_and_update());
         let writer = Writer::new(client.clone(), permit.clone());
@@ -46,6 +52,7 @@ pub(crate) async fn run(client: Client, mut permit: watch::Receiver<Leadership>,
         tokio::select! {
             () = work => return,
             over = permit.wait_for(|now| self::term(now) != term) => if over.is_err() { return },
+            Ok(()) = restores.changed() => {}
         }
     }
 }

@@ -90,6 +90,22 @@ async fn labelled_workloads_and_namespaces_have_their_images_on_their_nodes() {
     assert_eq!(same.metadata.uid, job.metadata.uid, "it follows, and is not made anew");
     assert_eq!(same.spec.images, std::slice::from_ref(&third.0));
 
+    // etcd is restored from a copy. Without a new list the watches would go on at a version that is yet to come.
+    let copy = cluster.plane.back_up().await.unwrap();
+    cluster.apply(&deployment("web", &first.0)).await;
+    cluster.apply(&deployment("lost", &second.0)).await;
+    let waited = wait_until(SOON, "the job of the other Deployment", async || {
+        jobs.get_opt("warm-deployment-lost").await.unwrap().is_some()
+    });
+    waited
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", cluster.logs()));
+    cluster.plane.restore(&copy).await.unwrap();
+    let after = offer(&registry, "warm/after", 124).await;
+    cluster.apply(&deployment("after", &after.0)).await;
+    node_gets(&cluster, 0, &after).await;
+    cluster.kubectl(&["delete", "deployment", "after"]).await.unwrap();
+
     // The job goes with the label, comes with it, and goes with the Deployment.
     let label = |change: &'static str| ["label", "deployment", "web", change];
     cluster.kubectl(&label("larder.dev/warm-")).await.unwrap();
