@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use larder_localplane::{Identity, IdentityError};
-use larder_private_files::{self as private_files, DirectoryError, require_directory};
+use larder_private_files::{self as private_files, DirectoryError, require_directory, require_subdirectory};
 use rand::Rng;
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
@@ -28,12 +28,21 @@ const LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
 /// What is wrong with the data folder.
 #[derive(Debug, Error)]
 pub enum DataError {
-    /// It cannot be read or written.
+    /// It can be neither made nor read.
     #[error("the data folder cannot be used: {path}; choose another one with --data")]
     Unusable {
-        /// What of it.
+        /// The folder.
         path: PathBuf,
         /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A file in it cannot be read or written.
+    #[error("{path} in the data folder cannot be used")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not, and what to do.
         #[source]
         source: io::Error,
     },
@@ -61,7 +70,7 @@ pub enum DataError {
 
 impl DataError {
     fn at(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
-        move |source| Self::Unusable {
+        move |source| Self::File {
             path: path.to_owned(),
             source,
         }
@@ -120,7 +129,7 @@ impl DataFolder {
     /// The log, to write on at its end.
     pub fn open_log(&self) -> Result<File, DataError> {
         let path = self.log_path();
-        let long = fs::metadata(&path).is_ok_and(|file| LOG_BYTES_MAX < file.len());
+        let long = fs::symlink_metadata(&path).is_ok_and(|file| LOG_BYTES_MAX < file.len());
         if long {
             fs::rename(&path, path.with_extension("log.1")).map_err(DataError::at(&path))?;
         }
@@ -134,27 +143,23 @@ impl DataFolder {
 
     /// The folder of one node.
     pub(crate) fn node(&self, name: &str) -> Result<PathBuf, DataError> {
-        let folder = self.folder.join("nodes").join(name);
-        require_directory(&folder)?;
-        Ok(folder)
+        let nodes = require_subdirectory(&self.folder, "nodes")?;
+        Ok(require_subdirectory(&nodes, name)?)
     }
 
     /// The token of this folder; the same after a restart.
     pub(crate) fn token(&self) -> Result<SecretString, DataError> {
         let path = self.folder.join("token");
-        match private_files::read_to_string(&path) {
-            Ok(token) if !token.trim().is_empty() => Ok(SecretString::from(token.trim().to_owned())),
-            Ok(_) => new_token(&path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => new_token(&path),
-            Err(error) => Err(DataError::at(&path)(error)),
+        match read(&path)? {
+            Some(token) if !token.trim().is_empty() => Ok(SecretString::from(token.trim().to_owned())),
+            _ => new_token(&path),
         }
     }
 
     /// The certificate of this folder; the same after a restart, so that kubeconfigs that were copied go on working.
     pub(crate) fn identity(&self) -> Result<Identity, DataError> {
         let (certificate, key) = (self.folder.join("server.crt"), self.folder.join("server.key"));
-        let read = private_files::read_to_string;
-        if let (Ok(certificate), Ok(key)) = (read(&certificate), read(&key)) {
+        if let (Some(certificate), Some(key)) = (read(&certificate)?, read(&key)?) {
             return Ok(Identity {
                 certificate,
                 key: SecretString::from(key),
@@ -195,6 +200,15 @@ fn new_token(path: &Path) -> Result<SecretString, DataError> {
         .collect();
     write(path, &token)?;
     Ok(SecretString::from(token))
+}
+
+/// None if there is no such file.
+fn read(path: &Path) -> Result<Option<String>, DataError> {
+    match private_files::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(DataError::at(path)(error)),
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), DataError> {

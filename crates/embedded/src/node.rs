@@ -9,6 +9,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, StateError};
 use larder_model::NodeName;
+use larder_private_files::{DirectoryError, require_subdirectory};
 use larder_registry::hosts::Hosts;
 use larder_registry::{Platform, RegistryClient};
 use larder_runtime::RuntimeError;
@@ -54,6 +55,9 @@ pub enum NodeError {
     /// Its key, or the directory that holds it.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The place of its images.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// Its folder of images.
     #[error("its folder of images cannot be used")]
     Folder(#[from] RuntimeError),
@@ -115,7 +119,8 @@ impl Node {
             hosts: hosts.map_or_else(Hosts::default, Hosts::in_dir),
             ..larder_registry::Settings::default()
         });
-        let images = LayoutRuntime::open(&folder.join("images"), registry, Platform::of_this_machine())?;
+        let images = require_subdirectory(folder, "images")?;
+        let images = LayoutRuntime::open(&images, registry, Platform::of_this_machine())?;
         Ok(RuntimeSource::Given(Arc::new(images)))
     }
 

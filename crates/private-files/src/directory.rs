@@ -44,7 +44,7 @@ pub enum DirectoryError {
         user: u32,
     },
     /// A link can be changed to lead elsewhere.
-    #[error("{} is a symbolic link, and links are not followed here; use the directory that it points to", .path.display())]
+    #[error("{} is a symbolic link, and links are not followed here; use the directory that it points to, or move that directory to the place of the link", .path.display())]
     Link {
         /// The link.
         path: PathBuf,
@@ -61,6 +61,20 @@ pub fn require_directory(path: &Path) -> Result<(), DirectoryError> {
         });
     }
     Ok(())
+}
+
+/// Creates a directory in a private one and returns its path. Restricts the mode of one that exists: no other user could
+/// reach it.
+pub fn require_subdirectory(private: &Path, name: &str) -> Result<PathBuf, DirectoryError> {
+    let path = private.join(name);
+    if is_exposed(create(&path)?) {
+        let restricted = fs::set_permissions(&path, Permissions::from_mode(DIRECTORY_MODE));
+        restricted.map_err(|source| DirectoryError::Unusable {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    Ok(path)
 }
 
 fn is_exposed(mode: u32) -> bool {
@@ -93,11 +107,12 @@ fn create(path: &Path) -> Result<u32, DirectoryError> {
         source,
     };
     let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
-    made.map_err(unusable)?;
-    let about = fs::symlink_metadata(path).map_err(unusable)?;
-    if about.is_symlink() {
+    // A link that leads nowhere makes the creation fail.
+    let about = fs::symlink_metadata(path);
+    if about.as_ref().is_ok_and(fs::Metadata::is_symlink) {
         return Err(DirectoryError::Link { path: path.to_owned() });
     }
+    let about = made.and(about).map_err(unusable)?;
     let (owner, user) = (about.uid(), rustix::process::geteuid().as_raw());
     if owner != user {
         return Err(DirectoryError::Owner {
@@ -165,14 +180,30 @@ mod tests {
         assert_eq!(mode(folder.path()), 0o755);
     }
 
-    #[test]
-    fn a_symbolic_link_is_not_followed() {
+    #[rstest]
+    #[case::private(require_directory)]
+    #[case::claimed(|path: &Path| claim_directory(path, &[]))]
+    #[case::inside(|path: &Path| require_subdirectory(path.parent().unwrap(), "link").map(drop))]
+    fn a_symbolic_link_is_not_followed(#[case] require: fn(&Path) -> Result<(), DirectoryError>) {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
-        require_directory(&real).unwrap();
         symlink(&real, &link).unwrap();
-        let error = require_directory(&link).unwrap_err();
+        let error = require(&link).unwrap_err();
+        assert!(matches!(error, DirectoryError::Link { .. }), "leads nowhere: {error}");
+
+        require_directory(&real).unwrap();
+        let error = require(&link).unwrap_err();
         assert!(matches!(error, DirectoryError::Link { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_open_directory_in_a_private_one_is_restricted() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = require_subdirectory(folder.path(), "inside").unwrap();
+        assert_eq!(mode(&inside), 0o700);
+        fs::set_permissions(&inside, Permissions::from_mode(0o755)).unwrap();
+        require_subdirectory(folder.path(), "inside").unwrap();
+        assert_eq!(mode(&inside), 0o700);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Files that hold secrets or state: mode 0600, in a directory of mode 0700, never reached through a symbolic link.
 //!
 //! A directory that other users can enter is refused, with the command that fixes it: its files may have been read or
-//! replaced already, so an administrator has to look at it. A file in a private directory that has too open a mode was
-//! out of reach all the time and is restricted without a word.
+//! replaced already, so an administrator has to look at it. A file or directory in a private directory that has too open a
+//! mode was out of reach all the time and is restricted without a word.
 
 mod directory;
 
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-pub use directory::{DirectoryError, claim_directory, require_directory};
+pub use directory::{DirectoryError, claim_directory, require_directory, require_subdirectory};
 
 const FILE_MODE: u32 = 0o600;
 
@@ -47,19 +47,33 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    let opened = options.mode(FILE_MODE).custom_flags(no_follow).open(path);
+    // Without NONBLOCK, a named pipe is opened when its other end is, which may be never.
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let opened = options.mode(FILE_MODE).custom_flags(flags).open(path);
     let file = opened.map_err(|error| match fs::symlink_metadata(path) {
         Ok(about) if about.is_symlink() => io::Error::new(
             io::ErrorKind::InvalidInput,
             "it is a symbolic link, and links are not followed here; replace it with the file that it points to",
         ),
+        Ok(about) if !about.is_file() => not_a_file(),
         _ => error,
     })?;
-    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(not_a_file());
+    }
+    if about.permissions().mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     }
     Ok(file)
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "it is not a regular file but a directory, a named pipe, a socket or a device; remove it",
+    )
 }
 
 #[cfg(test)]
@@ -67,6 +81,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use rstest::rstest;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 
@@ -104,6 +119,21 @@ mod tests {
         symlink(&elsewhere, &path).unwrap();
         let error = touch(&path).unwrap_err();
         assert!(error.to_string().contains("it is a symbolic link"), "{error}");
+    }
+
+    #[rstest]
+    #[case::opened(|path: &Path| open(path).map(drop))]
+    #[case::appended(|path: &Path| append(path).map(drop))]
+    #[case::read(|path: &Path| read_to_string(path).map(drop))]
+    fn a_named_pipe_or_a_directory_is_refused_without_waiting(#[case] touch: fn(&Path) -> io::Result<()>) {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, directory) = (folder.path().join("pipe"), folder.path().join("directory"));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        fs::create_dir(&directory).unwrap();
+        for path in [pipe, directory] {
+            let error = touch(&path).unwrap_err();
+            assert!(error.to_string().contains("it is not a regular file"), "{error}");
+        }
     }
 
     #[test]

@@ -102,14 +102,21 @@ impl KeyPair {
             path: path.display().to_string(),
             source,
         };
-        // A symbolic link could lead to a file of another user.
-        let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
-        let file = match OpenOptions::new().read(true).custom_flags(no_follow).open(path) {
+        // A symbolic link could lead to a file of another user. Opening a named pipe would wait for its other end.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let flags = i32::try_from(flags.bits()).unwrap_or_default();
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(error)),
         };
         let about = file.metadata().map_err(unreadable)?;
+        if !about.is_file() {
+            return Err(unreadable(io::Error::new(
+                ErrorKind::InvalidInput,
+                "it is not a regular file; remove it to get a new key",
+            )));
+        }
         let mode = about.mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(KeyFileError::Mode {
@@ -184,6 +191,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use rstest::rstest;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 
@@ -267,6 +275,15 @@ mod tests {
         KeyPair::load_or_create(&dir.path().join("real")).unwrap();
         symlink(dir.path().join("real"), dir.path().join("link")).unwrap();
         let error = KeyPair::load_or_create(&dir.path().join("link")).unwrap_err();
+        assert!(matches!(error, KeyFileError::Unreadable { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_named_pipe_is_refused_without_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("node.key");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let error = KeyPair::load_or_create(&pipe).unwrap_err();
         assert!(matches!(error, KeyFileError::Unreadable { .. }), "{error:?}");
     }
 

@@ -1,6 +1,7 @@
 //! What goes wrong without a cluster: one sentence each, the documented exit code, no backtrace.
 
 use rstest::rstest;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::larder::{Larder, ended};
 
@@ -103,15 +104,70 @@ async fn a_data_folder_that_others_can_enter_is_refused_with_the_command_that_fi
     );
 }
 
+/// A private folder of data, empty.
+fn private_data(larder: &Larder) -> std::path::PathBuf {
+    let data = larder.home.path().canonicalize().unwrap().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    data
+}
+
+#[rstest]
+#[tokio::test]
+async fn a_link_in_the_data_folder_is_refused_and_not_followed(
+    #[values("nodes", "nodes/node-2", "nodes/node-2/images", "nodes/node-2/state")] name: &str,
+) {
+    let larder = surroundings();
+    let data = private_data(&larder);
+    let elsewhere = larder.home.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let link = data.join(name);
+    std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    let sentence = larder.run(&["up", "--data", "data", "--nodes", "2"]).await.badly(2);
+    let refused = format!(
+        "{} is a symbolic link, and links are not followed here; ",
+        link.display()
+    );
+    assert!(sentence.contains(&refused), "{sentence}");
+    assert_eq!(
+        std::fs::read_dir(&elsewhere).unwrap().count(),
+        0,
+        "nothing is written there"
+    );
+}
+
+/// To open a pipe would wait for its other end, for ever.
+#[rstest]
+#[tokio::test]
+async fn a_named_pipe_in_the_data_folder_is_refused(
+    #[values(
+        "lock",
+        "larder.log",
+        "token",
+        "server.crt",
+        "server.key",
+        "objects.redb",
+        "nodes/node-2/state/node.key"
+    )]
+    name: &str,
+) {
+    let larder = surroundings();
+    let pipe = private_data(&larder).join(name);
+    std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let sentence = larder.run(&["up", "--data", "data", "--nodes", "2"]).await.badly(2);
+    assert!(sentence.contains(&pipe.display().to_string()), "{sentence}");
+    assert!(sentence.contains("it is not a regular file"), "{sentence}");
+    assert!(sentence.contains("remove it"), "{sentence}");
+}
+
 #[tokio::test]
 async fn objects_that_cannot_be_read_are_named_with_what_to_do() {
     let larder = surroundings();
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::create_dir(larder.home.path().join("data")).unwrap();
-    std::fs::set_permissions(larder.home.path().join("data"), private).unwrap();
+    let file = private_data(&larder).join("objects.redb");
     larder.write("data/objects.redb", &"not a database".repeat(1000));
     let sentence = larder.run(&["up", "--data", "data"]).await.badly(2);
-    let file = larder.home.path().canonicalize().unwrap().join("data/objects.redb");
     assert!(
         sentence.starts_with(&format!("{} cannot be read: ", file.display())),
         "{sentence}"
