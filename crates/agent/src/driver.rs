@@ -15,7 +15,7 @@ use larder_registry::RegistryClient;
 use larder_registry::client::Settings as RegistrySettings;
 use larder_registry::fetch::{FetchSettings, Fetcher};
 use larder_registry::hosts::Hosts;
-use larder_runtime::Fetching;
+use larder_runtime::{FetchOwner, Fetching};
 use larder_telemetry::Part;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -69,7 +69,8 @@ impl Tools {
             max_bandwidth: self.settings.max_bandwidth,
             ..FetchSettings::default()
         };
-        (self.settings.fetch == FetchMode::Auto).then(|| Fetching::new(&self.registry, Fetcher::new(settings)))
+        (self.settings.fetch == FetchMode::Auto)
+            .then(|| Fetching::new(&self.registry, Fetcher::new(settings), FetchOwner::Agent))
     }
 
     /// The task that keeps an inventory of the runtime, for a driver with these tools.
@@ -103,7 +104,8 @@ enum TaskResult {
     Looked(u64, Found),
     Ended(u64, Key, Ended, Duration),
     PinOp(PinOp, Result<(), Note>),
-    DroppedUnfinished,
+    /// Whether the runtime did it.
+    DroppedUnfinished(bool),
 }
 
 /// What a task was started for; needed when it panics and returns no result.
@@ -127,6 +129,8 @@ pub(crate) struct Driver {
     /// Whether there may be fetched layers of images that are not to be pulled any more. At the start an earlier process may have
     /// left some.
     has_unfinished: bool,
+    /// Whether the runtime could not throw them away. It is asked again once it has answered something else.
+    has_kept_unfinished: bool,
     runtime: Option<String>,
     image_fs: Option<(ByteSize, ByteSize)>,
 }
@@ -160,6 +164,7 @@ impl Driver {
             cancel_tokens: BTreeMap::new(),
             fetched: Fetched::default(),
             has_unfinished: true,
+            has_kept_unfinished: false,
             runtime: None,
             image_fs: None,
         };
@@ -195,6 +200,7 @@ impl Driver {
         self.runtime = Some(snapshot.runtime);
         self.image_fs = snapshot.image_fs;
         // A snapshot means that the runtime answers.
+        self.has_unfinished |= std::mem::take(&mut self.has_kept_unfinished);
         self.scheduler.wake(now, Reason::RuntimeDown);
         self.scheduler.take_inventory(snapshot.inventory, now);
     }
@@ -313,7 +319,7 @@ impl Driver {
                         self.scheduler.pin_op_ended(&pin_op, end, now);
                         self.tools.refresh.notify_one();
                     }
-                    TaskResult::DroppedUnfinished => {}
+                    TaskResult::DroppedUnfinished(is_done) => self.has_kept_unfinished |= !is_done,
                 }
             }
             Err(error) => {
@@ -338,7 +344,8 @@ impl Driver {
                         };
                         self.scheduler.pin_op_ended(&pin_op, Err(note), now);
                     }
-                    Some(TaskPurpose::DropUnfinished) | None => {}
+                    Some(TaskPurpose::DropUnfinished) => self.has_kept_unfinished = true,
+                    None => {}
                 }
             }
         }

@@ -24,15 +24,36 @@ pub struct Fetching {
     pub(crate) client: RegistryClient,
     /// Connections, with the limits that all pulls share.
     pub(crate) fetcher: Fetcher,
+    pub(crate) owner: FetchOwner,
     pub(crate) unreached: Unreached,
+}
+
+/// What kind of process fetches. Both may work on one node at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FetchOwner {
+    /// The node's agent, of which there is one. What it finds of its kind and does not hold itself was left by an earlier one.
+    Agent,
+    /// A command such as `larder pull`. The agent cannot know whether it still runs.
+    Command,
+}
+
+impl FetchOwner {
+    /// A word for labels.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Command => "command",
+        }
+    }
 }
 
 impl Fetching {
     /// Fetches from registries by this client, with the limits of this fetcher.
-    pub fn new(client: &RegistryClient, fetcher: Fetcher) -> Self {
+    pub fn new(client: &RegistryClient, fetcher: Fetcher, owner: FetchOwner) -> Self {
         Self {
             client: client.giving_up_unconnected(CONNECT_LIMIT),
             fetcher,
+            owner,
             unreached: Unreached::default(),
         }
     }

@@ -37,7 +37,7 @@ pub use connect::{connect, connect_with};
 pub use endpoint::{RuntimeEndpoint, RuntimeEndpointError};
 pub use error::{RuntimeError, RuntimeText};
 pub use event::{ImageEvent, ImageEvents};
-pub use fetching::{FetchPath, Fetching, LeftToRuntime};
+pub use fetching::{FetchOwner, FetchPath, Fetching, LeftToRuntime};
 pub use image::{ImageFs, LocalImage, OwnReference, Progress, PulledImage, Purpose, RuntimeVersion};
 pub use image_runtime::ImageRuntime;
 pub use larder_registry::{Credential, LoginServers, MirrorLogin};

@@ -43,13 +43,13 @@ impl Driver {
                 Ok(runtime) => runtime.drop_unfinished(&wanted).await,
                 Err(error) => Err(error),
             };
-            if let Err(error) = dropped {
+            if let Err(error) = &dropped {
                 tracing::warn!(
                     error = error.text(),
-                    "unfinished layers stay in the runtime's store for now"
+                    "unfinished layers stay in the runtime's store until it answers"
                 );
             }
-            TaskResult::DroppedUnfinished
+            TaskResult::DroppedUnfinished(dropped.is_ok())
         });
     }
 

@@ -9,6 +9,7 @@ mod containerd;
 mod credentials;
 mod dry_run;
 mod duplicate;
+mod fetching;
 mod metaserver;
 mod offline;
 mod once;

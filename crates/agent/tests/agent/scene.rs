@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use larder_agent::{Clock, Credentials, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
+use larder_agent::{Clock, Credentials, FetchMode, Metrics, Parts, RuntimePlace, RuntimeSource, Settings};
 use larder_api::node_image::{ImageSpec, ImageTagPullPolicy, ImageTagSpec, ImageTagStatus, SealedCredential};
 use larder_api::{NodeImage, NodeImageSpec, crds};
 use larder_model::{ImageRef, NodeName, Phase};
@@ -39,6 +39,8 @@ pub(crate) struct Change {
     pub(crate) silence: Option<Duration>,
     /// As the flag of this name.
     pub(crate) accept_foreign_images: bool,
+    /// As the flag of this name.
+    pub(crate) fetch: FetchMode,
 }
 
 /// A running agent; it ends when it is dropped.
@@ -91,6 +93,7 @@ impl Node {
             // Nothing is emulated, whatever the machine of the tests can do.
             binfmt_dir: self.state.path().join("binfmt_misc"),
             accept_foreign_images: change.accept_foreign_images,
+            fetch: change.fetch,
             ..usual
         };
         let mut config = self.access.config(self.access.admin_token()).unwrap();

@@ -17,7 +17,7 @@ use larder_registry::provider::{ProviderConfig, Providers};
 use larder_registry::{Keyring, Platform, RegistryClient};
 use larder_runtime::detect::{NotDetected, detect};
 use larder_runtime::layout::LayoutRuntime;
-use larder_runtime::{Fetching, ImageRuntime, RuntimeError, connect_with};
+use larder_runtime::{FetchOwner, Fetching, ImageRuntime, RuntimeError, connect_with};
 use serde_json::{Value, json};
 
 use self::display::Display;
@@ -106,7 +106,7 @@ async fn runtime(arguments: &Pull, keyring: &Keyring) -> Result<Arc<dyn ImageRun
             error.text()
         ))
     };
-    let fetching = (arguments.fetch == FetchMode::Auto).then(|| Fetching::new(&registry, fetcher));
+    let fetching = (arguments.fetch == FetchMode::Auto).then(|| Fetching::new(&registry, fetcher, FetchOwner::Command));
     connect_with(&endpoint, root, fetching).await.map_err(silent)
 }
 

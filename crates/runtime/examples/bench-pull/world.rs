@@ -7,7 +7,7 @@ use std::time::Duration;
 use larder_model::ImageRef;
 use larder_registry::fetch::{FetchSettings, Fetcher};
 use larder_registry::{RegistryClient, Settings};
-use larder_runtime::{FetchPath, Fetching, ImageRuntime, PullRequest, RuntimeEndpoint, connect_with};
+use larder_runtime::{FetchOwner, FetchPath, Fetching, ImageRuntime, PullRequest, RuntimeEndpoint, connect_with};
 use larder_testkit::image::Image;
 use larder_testkit::{Auth, Containerd, ContainerdOptions, ContainerdVersion, Registry, Throttle};
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ impl World {
 
 pub(crate) async fn runtime(socket: &Path, fetch: Option<FetchSettings>) -> Arc<dyn ImageRuntime> {
     let client = RegistryClient::new(Settings::default());
-    let fetching = fetch.map(|settings| Fetching::new(&client, Fetcher::new(settings)));
+    let fetching = fetch.map(|settings| Fetching::new(&client, Fetcher::new(settings), FetchOwner::Agent));
     connect_with(&RuntimeEndpoint::at(socket), Path::new("/"), fetching)
         .await
         .unwrap()

@@ -3,6 +3,9 @@
 //! Each try makes a lease of its own: what a killed agent leaves behind is there for the next try. Leases of an image go
 //! when CRI has pulled it, when a failure makes another try useless or the disk is full, and when nothing orders the image
 //! any more ([`Leases::sweep`]). As a last resort they end by themselves after a day.
+//!
+//! The agent and `larder pull` may fetch at the same time, and neither knows whether the other still runs. So each ends
+//! leases of its own kind only.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,13 +24,16 @@ use super::{
     filter,
     services::{Services, absent_is_none, scoped},
 };
-use crate::{RuntimeError, RuntimeText};
+use crate::{FetchOwner, RuntimeError, RuntimeText};
 
 /// Label that says which manifest a lease is for. Its presence makes a lease ours.
 const MANIFEST: &str = "larder.local/fetch";
 
 /// Label that says for which image, by its full name.
 const IMAGE: &str = "larder.local/fetch-image";
+
+/// Label that says which kind of process made a lease.
+const OWNER: &str = "larder.local/fetch-owner";
 
 /// Label by which containerd ends a lease.
 const EXPIRE: &str = "containerd.io/gc.expire";
@@ -47,6 +53,7 @@ pub(super) struct Leases(Arc<Mutex<BTreeSet<String>>>);
 pub(super) struct Lease {
     held: Leases,
     services: Services,
+    owner: FetchOwner,
     manifest: Digest,
     id: String,
 }
@@ -55,6 +62,7 @@ impl Leases {
     pub(super) async fn create(
         &self,
         services: &Services,
+        owner: FetchOwner,
         image: &ImageRef,
         manifest: &Digest,
     ) -> Result<Lease, RuntimeError> {
@@ -63,6 +71,7 @@ impl Leases {
         let mut labels: HashMap<String, String> = [
             (MANIFEST.to_owned(), manifest.to_string()),
             (IMAGE.to_owned(), image.canonical()),
+            (OWNER.to_owned(), owner.as_str().to_owned()),
         ]
         .into();
         labels.extend(expiry(now).map(|expiry| (EXPIRE.to_owned(), expiry)));
@@ -72,6 +81,7 @@ impl Leases {
         let lease = Lease {
             held: self.clone(),
             services: services.clone(),
+            owner,
             manifest: manifest.clone(),
             id,
         };
@@ -82,14 +92,14 @@ impl Leases {
         Ok(lease)
     }
 
-    /// Ends leases of earlier pulls whose image is not among these. What they kept leaves the disk.
+    /// Ends leases that earlier agents left behind, of images that are not among these. What they kept leaves the disk.
     pub(super) async fn sweep(&self, services: &Services, wanted: &BTreeSet<ImageRef>) -> Result<(), RuntimeError> {
         let wanted: BTreeSet<String> = wanted.iter().map(ImageRef::canonical).collect();
-        let is_wanted = |lease: &HeldLease| lease.labels.get(IMAGE).is_some_and(|image| wanted.contains(image));
         let ours = list(services, filter::label(MANIFEST)).await?;
+        let now = now();
         let unwanted = ours
             .into_iter()
-            .filter(|lease| !is_wanted(lease) && !self.lock().contains(&lease.id));
+            .filter(|lease| is_left_behind(lease, &wanted, now) && !self.lock().contains(&lease.id));
         let unwanted: Vec<String> = unwanted.map(|lease| lease.id).collect();
         if !unwanted.is_empty() {
             info!(
@@ -135,12 +145,13 @@ impl Lease {
         }
     }
 
-    /// Ends this lease and those of earlier tries, but none of a pull that runs. `at_once` waits until the space is free.
+    /// Ends this lease and those of earlier tries, but none of a pull of this process that runs. `at_once` waits until the space is free.
     async fn end(&self, at_once: bool) {
         let ended = async {
             let found = list(&self.services, filter::label_is(MANIFEST, &self.manifest.to_string())).await?;
-            let ids = found.into_iter().map(|lease| lease.id);
-            let ids: Vec<String> = ids
+            let of_this_kind = found.into_iter().filter(|lease| owner(lease) == self.owner);
+            let ids: Vec<String> = of_this_kind
+                .map(|lease| lease.id)
                 .filter(|id| *id == self.id || !self.held.lock().contains(id))
                 .collect();
             delete(&self.services, ids, at_once).await
@@ -157,6 +168,27 @@ impl Lease {
 /// Whether the next try should find what was fetched.
 const fn is_worth_keeping(reason: Reason) -> bool {
     !matches!(reason.retry(), Retry::Permanent) && !matches!(reason, Reason::NoSpace | Reason::InvalidImage)
+}
+
+/// Whether the agent ends a lease that it does not hold.
+fn is_left_behind(lease: &HeldLease, wanted: &BTreeSet<String>, now: jiff::Timestamp) -> bool {
+    match owner(lease) {
+        FetchOwner::Agent => !lease.labels.get(IMAGE).is_some_and(|image| wanted.contains(image)),
+        // A command may still run. containerd ends its lease after a day, unless the clock did not know the time.
+        FetchOwner::Command => {
+            let created = lease.created_at.map_or(0, |at| at.seconds);
+            let is_old = now.as_second().saturating_sub(created) >= LIFETIME.as_secs().cast_signed();
+            !lease.labels.contains_key(EXPIRE) && is_old
+        }
+    }
+}
+
+fn owner(lease: &HeldLease) -> FetchOwner {
+    let command = FetchOwner::Command.as_str();
+    match lease.labels.get(OWNER) {
+        Some(owner) if owner == command => FetchOwner::Command,
+        _ => FetchOwner::Agent,
+    }
 }
 
 /// When a lease ends, for a clock that knows the time.
@@ -215,6 +247,29 @@ mod tests {
     #[case::no_rights(Reason::AuthDenied, false)]
     fn what_stays_for_the_next_try(#[case] reason: Reason, #[case] want: bool) {
         assert_eq!(is_worth_keeping(reason), want);
+    }
+
+    #[rstest]
+    #[case::agents_unwanted(&[(IMAGE, "a"), (OWNER, "agent")], 0, true)]
+    #[case::agents_wanted(&[(IMAGE, "b"), (OWNER, "agent")], 0, false)]
+    #[case::of_an_older_version(&[(IMAGE, "a")], 0, true)]
+    #[case::commands(&[(IMAGE, "a"), (OWNER, "command")], 3_600, false)]
+    #[case::commands_that_containerd_ends(&[(IMAGE, "a"), (OWNER, "command"), (EXPIRE, "then")], 90_000, false)]
+    #[case::commands_that_containerd_does_not_end(&[(IMAGE, "a"), (OWNER, "command")], 90_000, true)]
+    fn what_the_agent_ends(#[case] labels: &[(&str, &str)], #[case] age: i64, #[case] want: bool) {
+        let now = jiff::Timestamp::from_second(1_800_000_000).unwrap();
+        let labels = labels
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let lease = HeldLease {
+            labels: labels.collect(),
+            created_at: Some(prost_types::Timestamp {
+                seconds: now.as_second() - age,
+                nanos: 0,
+            }),
+            ..HeldLease::default()
+        };
+        assert_eq!(is_left_behind(&lease, &["b".to_owned()].into(), now), want);
     }
 
     #[rstest]

@@ -121,8 +121,9 @@ impl Prefetch<'_> {
         if missing.is_empty() && self.has_documents(&found).await? {
             return Err(Stop::Left(LeftToRuntime::Small, None));
         }
-        let created = self.leases.create(self.services, &self.request.image, manifest).await;
-        let lease = &*lease.insert(created.map_err(store)?);
+        let owner = self.fetching.owner;
+        let created = self.leases.create(self.services, owner, &self.request.image, manifest);
+        let lease = &*lease.insert(created.await.map_err(store)?);
         let store = ContentStore {
             services: self.services,
             lease,

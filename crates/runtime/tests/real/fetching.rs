@@ -7,7 +7,7 @@ use std::{
 
 use larder_model::{ByteSize, ImageRef, Reason};
 use larder_registry::fetch::FetchSettings;
-use larder_runtime::{FetchPath, ImageRuntime, LeftToRuntime, PullRequest, PulledImage, RuntimeError};
+use larder_runtime::{FetchOwner, FetchPath, ImageRuntime, LeftToRuntime, PullRequest, PulledImage, RuntimeError};
 use larder_testkit::{
     Auth, Containerd, ContainerdOptions, ContainerdVersion, Link, Registry, Throttle,
     image::{Blob, Image, Recipe},
@@ -17,7 +17,7 @@ use rstest::rstest;
 use tokio::task::JoinHandle;
 
 use super::{
-    DEADLINE, MIB, Node, fetching_runtime, fetching_runtime_with,
+    DEADLINE, MIB, Node, fetching_runtime, fetching_runtime_of, fetching_runtime_with,
     hostile::Promised,
     image,
     stub::{Sent, Stub, answer},
@@ -403,6 +403,31 @@ async fn what_was_fetched_for_an_image_that_nothing_orders_any_more_goes(#[case]
     assert_ne!(leftovers(&node.containerd).await.0, "", "the image is still ordered");
     runtime.drop_unfinished(&BTreeSet::new()).await.unwrap();
     wait_until_nothing_is_left(&node.containerd).await;
+}
+
+#[rstest]
+#[case::v1_7(ContainerdVersion::V1_7)]
+#[case::v2(ContainerdVersion::V2)]
+#[tokio::test]
+async fn the_agent_leaves_alone_what_a_command_on_the_same_node_fetches(#[case] version: ContainerdVersion) {
+    let line = Line::start(2 * MIB).await;
+    let built = Recipe::random(1, 4, 4 * MIB).build();
+    let app = line.push(&built, "app").await;
+    let agent = Node::start_fetching(ContainerdOptions::new(version)).await;
+    let command = fetching_runtime_of(FetchOwner::Command, &agent.containerd, FetchSettings::default()).await;
+    let pull = start_pull(&command, &app);
+    for share in [4, 6, 8] {
+        wait_for_bytes(&line.line, built.content_size() * share / 10).await;
+        agent.runtime.drop_unfinished(&BTreeSet::new()).await.unwrap();
+        ctr(&agent.containerd, &["content", "prune", "references"]).await;
+        assert_ne!(leftovers(&agent.containerd).await.0, "", "the command keeps its lease");
+    }
+    let pulled = pull.await.unwrap().unwrap();
+    assert!(is_fetched(&pulled), "{:?}", pulled.path);
+    let layers: u64 = built.layers().iter().map(Blob::size).sum();
+    assert_eq!(pulled.fetched, Some(ByteSize(layers)), "each byte came once");
+    assert_over_the_line(&line.line, &built, 105);
+    wait_until_nothing_is_left(&agent.containerd).await;
 }
 
 /// The registry answers nothing at the address in the image's name. containerd knows another by its `hosts.toml`, as it may

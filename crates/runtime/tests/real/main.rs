@@ -23,7 +23,7 @@ use larder_registry::{
     RegistryClient, Settings,
     fetch::{FetchSettings, Fetcher},
 };
-use larder_runtime::{Fetching, ImageRuntime, RuntimeEndpoint, connect, connect_with};
+use larder_runtime::{FetchOwner, Fetching, ImageRuntime, RuntimeEndpoint, connect, connect_with};
 use larder_testkit::{Containerd, ContainerdOptions, ContainerdVersion};
 
 /// Long enough for a busy machine; a test that works never waits that long.
@@ -63,8 +63,16 @@ async fn fetching_runtime(containerd: &Containerd) -> Arc<dyn ImageRuntime> {
 }
 
 async fn fetching_runtime_with(containerd: &Containerd, settings: FetchSettings) -> Arc<dyn ImageRuntime> {
+    fetching_runtime_of(FetchOwner::Agent, containerd, settings).await
+}
+
+async fn fetching_runtime_of(
+    owner: FetchOwner,
+    containerd: &Containerd,
+    settings: FetchSettings,
+) -> Arc<dyn ImageRuntime> {
     let client = RegistryClient::new(Settings::default());
-    let fetching = Fetching::new(&client, Fetcher::new(settings));
+    let fetching = Fetching::new(&client, Fetcher::new(settings), owner);
     let endpoint = RuntimeEndpoint::at(containerd.socket());
     connect_with(&endpoint, Path::new("/"), Some(fetching)).await.unwrap()
 }
