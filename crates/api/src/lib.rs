@@ -29,6 +29,7 @@ pub mod rules;
 mod schema;
 pub mod template;
 mod time;
+pub mod window;
 
 pub use crd::crds;
 pub use image_list_pull_job::{ImageListPullJob, ImageListPullJobSpec, ImageListPullJobStatus};

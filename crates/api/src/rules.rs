@@ -118,6 +118,14 @@ pub fn completion_policy() -> Value {
     )])
 }
 
+/// On whatever holds `windows`.
+fn window_end() -> Value {
+    rule(
+        "!has(self.windowEnd) || (has(self.windows) && size(self.windows) > 0)",
+        "windowEnd has no meaning without windows; give windows, or leave windowEnd out",
+    )
+}
+
 /// On the spec of both Kruise jobs.
 fn one_selector() -> Value {
     rule(
@@ -131,6 +139,7 @@ fn one_selector() -> Value {
 pub fn image_pull_job_spec() -> Value {
     json!([
         one_selector(),
+        window_end(),
         rule(
             "!has(self.completionPolicy) || !has(self.completionPolicy.activeDeadlineSeconds) || !has(self.pullPolicy) || !has(self.pullPolicy.timeoutSeconds) || self.pullPolicy.timeoutSeconds <= self.completionPolicy.activeDeadlineSeconds",
             "completionPolicy.activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds (600 if not given)",
@@ -145,7 +154,7 @@ pub fn image_pull_job_spec() -> Value {
 /// On the spec of an ImageListPullJob. Its deadline may be below its timeout, which has a default: the children's timeouts are
 /// cut to the deadline.
 pub fn image_list_pull_job_spec() -> Value {
-    json!([one_selector()])
+    json!([one_selector(), window_end()])
 }
 
 /// On `NodeImage.spec.images`.
@@ -173,6 +182,7 @@ pub fn pre_pull_template() -> Value {
             "!(has(self.nodeNames) && size(self.nodeNames) > 0 && has(self.nodes) && size(self.nodes) > 0)",
             "nodes is another name of nodeNames; give only one of them"
         ),
+        window_end(),
     ])
 }
 

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::window::{Window, WindowEnd};
 use crate::{rules, schema};
 
 /// Seconds that one attempt may take, when a job or entry does not say.
@@ -65,6 +66,16 @@ pub struct PullTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::tolerations")]
     pub tolerations: Option<Vec<Toleration>>,
+
+    /// Pulls start only inside one of these; at any time if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub windows: Vec<Window>,
+
+    /// What happens to pulls that run when the last window closes. Finish if not given: they finish. Stop: they are stopped, and
+    /// go on when a window opens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_end: Option<WindowEnd>,
 }
 
 /// Nodes by name or by label, never both. Empty means all nodes.

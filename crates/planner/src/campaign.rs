@@ -13,6 +13,7 @@ use crate::jitter;
 use crate::secret::SecretRef;
 use crate::select::Selection;
 use crate::task::Tasks;
+use crate::windows::Windows;
 
 /// How long a node may be unable to take part before it counts as failed.
 pub const RESPONSE_TIME: SignedDuration = SignedDuration::from_mins(10);
@@ -61,6 +62,8 @@ pub struct Campaign {
     pub response_time: SignedDuration,
     /// How long a node has for its whole task, from its own dispatch. None: each image has its own time only.
     pub node_timeout: Option<SignedDuration>,
+    /// When work may be handed out.
+    pub windows: Windows,
 }
 
 /// What waits for a Secret that cannot be used.

@@ -13,6 +13,8 @@ pub enum ProgressReason {
     Pulling,
     /// The job or the whole fleet is paused.
     Paused,
+    /// No window of the job is open.
+    OutsideWindow,
     /// A pull secret cannot be used.
     SecretMissing,
     /// The job selects no node.
@@ -63,9 +65,10 @@ pub enum FailedReason {
 }
 
 impl ProgressReason {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Pulling,
         Self::Paused,
+        Self::OutsideWindow,
         Self::SecretMissing,
         Self::NoNodesMatched,
         Self::FleetLimit,
@@ -79,6 +82,7 @@ impl ProgressReason {
         match self {
             Self::Pulling => reasons::PULLING,
             Self::Paused => reasons::PAUSED,
+            Self::OutsideWindow => reasons::OUTSIDE_WINDOW,
             Self::SecretMissing => reasons::SECRET_MISSING,
             Self::NoNodesMatched => reasons::NO_NODES_MATCHED,
             Self::FleetLimit => reasons::FLEET_LIMIT,

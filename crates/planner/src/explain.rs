@@ -85,6 +85,7 @@ impl Hold {
                 forbidden,
             } => Some(secrets_sentence(missing, unreadable, forbidden)),
             Self::ListingPods => Some("waits for the list of the pods in its namespace".to_owned()),
+            Self::OutsideWindow { until } => Some(outside_window_sentence(until.as_deref())),
             Self::ReadingSecrets => None,
         }
     }
@@ -159,6 +160,9 @@ impl Progress {
                 return format!("Waits: {}.", secrets_sentence(missing, unreadable, forbidden));
             }
             Some(Hold::ReadingSecrets) => return "Waits: the job's pull secrets are being read.".to_owned(),
+            Some(Hold::OutsideWindow { until }) => {
+                return format!("Waits: the job is {}.", outside_window_sentence(until.as_deref()));
+            }
             Some(Hold::ListingPods) => return "Waits: the pods of the job's namespace are being listed.".to_owned(),
             None => {}
         }
@@ -179,6 +183,11 @@ impl Progress {
         let busy = self.counts.slots;
         format!("Waits for its turn: {busy} of {parallelism} slots are taken, {ahead} nodes are before it.")
     }
+}
+
+fn outside_window_sentence(until: Option<&str>) -> String {
+    let until = until.map(|until| format!(" until {until}"));
+    format!("outside its windows{}", until.unwrap_or_default())
 }
 
 /// Why a job gets fewer nodes at once than it asks for.

@@ -59,6 +59,7 @@ pub mod secret;
 pub mod select;
 pub mod task;
 pub mod view;
+pub mod windows;
 pub mod workload;
 
 mod eta;

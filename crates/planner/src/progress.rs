@@ -64,6 +64,11 @@ pub enum Hold {
     ReadingSecrets,
     /// The pods that select the job's nodes are being listed.
     ListingPods,
+    /// No window of the job is open.
+    OutsideWindow {
+        /// What clocks show when the next one opens.
+        until: Option<String>,
+    },
 }
 
 /// Secrets of a job that hold no login for the registry of an image. The image is pulled without one, which is what somebody
@@ -96,6 +101,10 @@ pub struct Progress {
     pub(crate) capped: bool,
     pub(crate) empty_since: Timestamp,
     pub(crate) eta: EtaEstimator,
+    /// When the next window opens or closes.
+    window_change: Option<Timestamp>,
+    /// Work under way is taken back, because no window is open.
+    stopped: bool,
     recalls: BTreeSet<NodeKey>,
     timers: BTreeSet<(Timestamp, NodeKey)>,
 }
@@ -125,6 +134,8 @@ impl Progress {
             capped: false,
             empty_since: started,
             eta: EtaEstimator::default(),
+            window_change: None,
+            stopped: false,
             recalls: BTreeSet::new(),
             timers: BTreeSet::new(),
         }
@@ -239,6 +250,25 @@ impl Progress {
         self.hold = hold;
     }
 
+    /// Holds while no window is open, and takes work back where the job says so; [`Self::decide`] does so by itself.
+    pub fn follow_windows(&mut self, now: Timestamp) {
+        let windows = &self.campaign.windows;
+        self.window_change = windows.next_change(now);
+        self.hold.take_if(|hold| matches!(hold, Hold::OutsideWindow { .. }));
+        if !windows.are_open(now) {
+            let opens = self.window_change.and_then(|moment| windows.local_time(moment));
+            let until = opens.map(|opens| opens.strftime("%a %H:%M %Q").to_string());
+            self.hold.get_or_insert(Hold::OutsideWindow { until });
+        }
+        let stopped = windows.stop_work(now);
+        if self.stopped != stopped {
+            self.stopped = stopped;
+            for node in self.nodes() {
+                self.reindex(&node, now);
+            }
+        }
+    }
+
     /// Notes for which images the job's Secrets are of no use.
     pub fn lacks_logins(&mut self, no_logins: Vec<NoLogin>) {
         self.no_logins = no_logins;
@@ -266,6 +296,7 @@ impl Progress {
 
     /// What to do now, handing out to at most `allowance` nodes.
     pub fn decide(&mut self, allowance: usize, now: Timestamp) -> Vec<Step> {
+        self.follow_windows(now);
         self.wake(now);
         let mut steps = Vec::new();
         while let Some(node) = self.recalls.first().cloned() {
@@ -311,7 +342,7 @@ impl Progress {
     /// When time alone changes something, if nothing else does before.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let timer = self.timers.first().map(|(moment, _)| *moment);
-        [timer, self.next_end()].into_iter().flatten().min()
+        [timer, self.next_end(), self.window_change].into_iter().flatten().min()
     }
 
     /// How many more nodes could be handed the order.
@@ -339,6 +370,7 @@ impl Progress {
         };
         let IndexedNode { state, derived, .. } = &mut **indexed;
         match derived.recall {
+            Some(Reason::Canceled) => state.pending = Some(Pending::Withdraw(Reason::Canceled)),
             Some(reason) => {
                 // An order of a controller before this one, or of other software, may be months old, and the agents may be
                 // starting just now: of their silence only what was listened to counts.

@@ -105,6 +105,7 @@ pub(crate) mod samples {
     use crate::campaign::{Campaign, Ending, PullRules, RESPONSE_TIME, SecretScope};
     use crate::select::Selection;
     use crate::task::{NodeTask, TaskImage, Tasks};
+    use crate::windows::Windows;
 
     /// A job that asks for `nginx:1` on all nodes and ends when they are done.
     pub(crate) fn campaign(parallelism: usize) -> Campaign {
@@ -131,6 +132,7 @@ pub(crate) mod samples {
             secret_scope: SecretScope::default(),
             response_time: RESPONSE_TIME,
             node_timeout: None,
+            windows: Windows::default(),
         }
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{ImagePrePullJobStatus, OverriderItem, PrePullImage};
 use crate::rules;
 use crate::schema::{self, IMAGES_MAX, NAME_MAX, NODE_NAMES_MAX};
+use crate::window::{Window, WindowEnd};
 
 /// What an ImagePrePullJob asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -100,6 +101,16 @@ pub struct ImagePrePullTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
+
+    /// Pulls start only inside one of these; at any time if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub windows: Vec<Window>,
+
+    /// What happens to pulls that run when the last window closes. Finish if not given: they finish. Stop: they are stopped, and
+    /// go on when a window opens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_end: Option<WindowEnd>,
 }
 
 fn default_check_items() -> Vec<String> {

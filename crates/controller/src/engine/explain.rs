@@ -43,6 +43,7 @@ impl Engine {
                 forbidden: Vec::new(),
             }));
         }
+        running.progress.follow_windows(now);
         running.progress.cap(capped);
         let without_agent = running.progress.without_agent();
         let nodes = self.nodes.records().iter();

@@ -11,6 +11,7 @@ use crate::campaign::{Campaign, Ending, MaxFailures, PullRules, RESPONSE_TIME, S
 use crate::secret::SecretRef;
 use crate::select::{LabelRule, SelectBy, Selection};
 use crate::task::{NodeTask, TaskImage, Tasks};
+use crate::windows::Windows;
 
 /// What upstream's webhook would write for a policy that is not given; an empty text counts as not given.
 fn pull_when(policy: Option<&str>) -> Result<PullWhen, String> {
@@ -71,6 +72,7 @@ pub fn campaign(job: &ImagePullJob) -> Result<Campaign, String> {
         secret_scope: SecretScope::Campaign,
         response_time: RESPONSE_TIME,
         node_timeout: None,
+        windows: Windows::parse(&template.windows, template.window_end).map_err(|error| error.to_string())?,
     })
 }
 

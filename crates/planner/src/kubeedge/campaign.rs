@@ -20,6 +20,7 @@ use crate::secret::SecretRef;
 use crate::select::{SelectBy, Selection};
 use crate::task::{NodeTask, Tasks};
 use crate::view::NodeKey;
+use crate::windows::{WindowError, Windows};
 
 /// Seconds that each node has, when the job says 0.
 const DEFAULT_TIMEOUT_SECONDS: i32 = 300;
@@ -51,6 +52,8 @@ pub struct PrePull {
     pub ttl: Option<SignedDuration>,
     /// Whether the images are kept from the kubelet's garbage collection while the job exists.
     pub pin: bool,
+    /// When nodes may be handed the job.
+    pub windows: Windows,
 }
 
 /// Why a job cannot be carried out, whatever the nodes: a sentence for its status.
@@ -65,6 +68,8 @@ pub enum SpecError {
     Overriders(#[from] OverriderError),
     /// Its tolerance.
     Tolerance(#[from] ToleranceError),
+    /// Its windows.
+    Windows(#[from] WindowError),
 }
 
 impl PrePull {
@@ -94,6 +99,7 @@ impl PrePull {
                 .ttl_seconds_after_finished
                 .map(|ttl| SignedDuration::from_secs(ttl.max(0).into())),
             pin: template.pin.unwrap_or(false),
+            windows: Windows::parse(&template.windows, template.window_end)?,
         })
     }
 
@@ -215,6 +221,7 @@ impl PrePull {
             secret_scope: SecretScope::Node,
             response_time: self.deadline.unwrap_or(RESPONSE_TIME),
             node_timeout: Some(self.timeout()),
+            windows: self.windows.clone(),
         }
     }
 }

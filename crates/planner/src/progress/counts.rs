@@ -75,6 +75,11 @@ impl Counts {
         self.desired.saturating_sub(self.active + self.succeeded + self.failed)
     }
 
+    /// Whether nodes wait, and none is at work.
+    pub(crate) fn only_wait(&self) -> bool {
+        self.active == 0 && 0 < self.waiting()
+    }
+
     /// Nodes that succeeded or failed.
     pub fn finished(&self) -> usize {
         self.succeeded + self.failed

@@ -1,5 +1,7 @@
 //! Pace: who is served when, by tables; and what must hold whatever happens, by properties.
 
+mod windows;
+
 use jiff::SignedDuration;
 use larder_api::contract::Answer;
 use larder_model::Reason;
@@ -280,6 +282,18 @@ fn view(kind: u8, now: i64) -> NodeView {
     }
 }
 
+fn happen(progress: &mut Progress, happening: Happening, now: &mut i64) {
+    match happening {
+        Happening::View(number, kind) => progress.node_changed(&node(number), view(kind, *now), at(*now)),
+        Happening::Settle(number, true) => progress.settle(&node(number), OrderResult::Done, at(*now)),
+        Happening::Settle(number, false) => {
+            progress.settle(&node(number), OrderResult::Refused(Reason::Internal), at(*now));
+        }
+        Happening::Decide(allowance) => drop(progress.decide(allowance, at(*now))),
+        Happening::Pass(seconds) => *now += seconds,
+    }
+}
+
 /// What the counts, queues and timers should be, from the states of the nodes alone.
 fn recomputed(progress: &Progress, now: Timestamp) -> Progress {
     let mut fresh = Progress::new(progress.campaign.clone(), progress.started);
@@ -317,15 +331,7 @@ proptest! {
         let mut progress = Progress::new(asked, at(0));
         let mut now = 0;
         for happening in history {
-            match happening {
-                Happening::View(number, kind) => progress.node_changed(&node(number), view(kind, now), at(now)),
-                Happening::Settle(number, true) => progress.settle(&node(number), OrderResult::Done, at(now)),
-                Happening::Settle(number, false) => {
-                    progress.settle(&node(number), OrderResult::Refused(Reason::Internal), at(now));
-                }
-                Happening::Decide(allowance) => drop(progress.decide(allowance, at(now))),
-                Happening::Pass(seconds) => now += seconds,
-            }
+            happen(&mut progress, happening, &mut now);
             progress.wake(at(now));
             assert_same(&progress, &recomputed(&progress, at(now)));
             let counts = progress.counts();
