@@ -11,6 +11,7 @@ use larder_planner::campaign::{Campaign, Ending, PullRules, RESPONSE_TIME, Secre
 use larder_planner::progress::OrderResult;
 use larder_planner::select::Selection;
 use larder_planner::task::{NodeTask, TaskImage, Tasks};
+use larder_planner::windows::Windows;
 use larder_planner::{ClaimView, NodeKey, NodeView, Progress, Step};
 
 use crate::hollow::name_of;
@@ -95,6 +96,7 @@ fn campaign(parallelism: usize) -> Campaign {
         secret_scope: SecretScope::default(),
         response_time: RESPONSE_TIME,
         node_timeout: None,
+        windows: Windows::default(),
     }
 }
 
