@@ -29,11 +29,11 @@ use crate::inventory::Inventory;
 use crate::ledger::{Ledger, Memory};
 use crate::messages::{DesiredStatus, Orders, RuntimeSnapshot};
 use crate::metrics::{Fetched, Metrics};
-use crate::pull::{ByteProgress, Puller};
+use crate::pull::{PullProgress, Puller};
 use crate::runtime_handle::RuntimeHandle;
 use crate::settings::{FetchMode, Settings};
 
-/// Capacity of the queue of byte reports. A report that does not fit is dropped; the next one has newer numbers.
+/// Capacity of the queue of progress reports. A report that does not fit is dropped; the next one has newer numbers.
 const PROGRESS_QUEUE: usize = 64;
 
 /// A state with a deadline is saved at least this often (see the ledger).
@@ -121,7 +121,7 @@ pub(crate) struct Driver {
     tools: Tools,
     channels: Channels,
     puller: Puller,
-    progress: mpsc::Receiver<ByteProgress>,
+    progress: mpsc::Receiver<PullProgress>,
     tasks: JoinSet<TaskResult>,
     purposes: HashMap<Id, TaskPurpose>,
     cancel_tokens: BTreeMap<u64, CancellationToken>,
@@ -205,16 +205,18 @@ impl Driver {
         self.scheduler.take_inventory(snapshot.inventory, now);
     }
 
-    fn take_progress(&mut self, progress: ByteProgress) {
+    fn take_progress(&mut self, progress: PullProgress) {
         // The last look at a pull may be taken up after its end.
         if !self.cancel_tokens.contains_key(&progress.run) {
             return;
         }
-        let new = self.fetched.looked(progress.run, progress.done);
-        self.tools.metrics.bytes.inc_by(new);
         let now = self.tools.clock.now();
-        self.scheduler
-            .progress(progress.run, progress.done, progress.total, now);
+        self.scheduler.registry_asks(progress.run, progress.wait, now);
+        if let Some(bytes) = progress.bytes {
+            let new = self.fetched.looked(progress.run, bytes.done.0);
+            self.tools.metrics.bytes.inc_by(new);
+            self.scheduler.progress(progress.run, bytes.done.0, bytes.total.0, now);
+        }
     }
 
     fn show(&self) {

@@ -1,7 +1,7 @@
 //! One try to pull one image: credentials, checks, the runtime's pull with an eye on its bytes, a look whether the image
 //! is really there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use larder_api::contract::OrderId;
 use larder_model::{ByteSize, Check, ImageRef, NodeName, Reason};
 use larder_planner::node::{Ended, Entry, Image, Measured, PATIENCE_MAX, Promise, judge, room_for};
 use larder_registry::{Credential, RegistryClient, RegistryError};
-use larder_runtime::{FetchPath, ImageRuntime, PullRequest, RuntimeError, Sandbox};
+use larder_runtime::{FetchPath, ImageRuntime, Progress, PullRequest, RuntimeError, Sandbox};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
@@ -30,12 +30,14 @@ const FIRST_LOOKS: [Duration; 3] = [
 ];
 const LATER_LOOKS: Duration = Duration::from_secs(1);
 
-/// Bytes of a running pull.
+/// How far a running pull is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ByteProgress {
+pub(crate) struct PullProgress {
     pub(crate) run: u64,
-    pub(crate) done: u64,
-    pub(crate) total: u64,
+    /// Bytes, where they are known.
+    pub(crate) bytes: Option<Progress>,
+    /// How long the registry asked to wait, while the wait lasts.
+    pub(crate) wait: Option<Duration>,
 }
 
 /// What every try works with.
@@ -52,7 +54,7 @@ pub(crate) struct Puller {
     /// Bytes promised to running pulls, by their number.
     pub(crate) promises: Arc<Mutex<BTreeMap<u64, ByteSize>>>,
     /// Where bytes are told. A report that does not fit is lost; the next one says more.
-    pub(crate) progress: mpsc::Sender<ByteProgress>,
+    pub(crate) progress: mpsc::Sender<PullProgress>,
 }
 
 /// One try.
@@ -231,15 +233,14 @@ impl Puller {
     ) -> Result<larder_runtime::PulledImage, RuntimeError> {
         let watcher = async {
             let mut looks = FIRST_LOOKS.into_iter();
+            let mut waited = None;
             loop {
                 sleep(looks.next().unwrap_or(LATER_LOOKS)).await;
-                if let Ok(Some(progress)) = runtime.progress(&request.image).await {
-                    let progress = ByteProgress {
-                        run,
-                        done: progress.done.0,
-                        total: progress.total.0,
-                    };
-                    self.progress.try_send(progress).ok();
+                let bytes = runtime.progress(&request.image).await.ok().flatten();
+                let wait = request.wait.asked();
+                if bytes.is_some() || wait != waited {
+                    let sent = self.progress.try_send(PullProgress { run, bytes, wait });
+                    waited = if sent.is_ok() { wait } else { waited };
                 }
             }
         };
@@ -305,12 +306,17 @@ async fn pulled_and_there(
                 .any(|known| known.reference().digest() == Some(digest))
         })
     });
+    let hosts = match pulled.path {
+        FetchPath::Fetcher(hosts) => hosts,
+        FetchPath::Runtime | FetchPath::LeftToRuntime(_) => BTreeSet::new(),
+    };
     match shown {
         Some(there) => Ok(Image {
             id: there.id,
             digest: pulled.digest.map(|digest| digest.to_string()),
             bytes: pulled.download.map(|size| size.0),
             fetched: pulled.fetched.map(|size| size.0),
+            hosts,
         }),
         None => Err(Failure::new(
             Reason::Internal,

@@ -26,7 +26,7 @@ mod status;
 pub use checks::{Measured, Promise, USAGE_MAX, judge, room_for};
 pub use duplicate::{AgentIdentity, DuplicateDetector, QUIET_TIME};
 pub use entry::{Entry, Key, entries};
-pub use entry_state::{Bytes, EntryState, Note, Stage, Trouble};
+pub use entry_state::{Bytes, EntryState, Note, Origin, Stage, Trouble};
 pub use message::pull_message;
 pub use node_inventory::{NodeInventory, OwnName, PinOp};
 pub use pause::pause_after;

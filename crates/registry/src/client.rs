@@ -20,6 +20,7 @@ mod repository;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transport;
+mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub(crate) use range::{BlobRange, RangeBody};
 pub use repository::Repository;
 pub(crate) use repository::pause_after;
 use transport::Transport;
+pub use wait::RegistryWait;
 
 /// Limits on waiting, and where mirrors are described.
 #[derive(Clone)]

@@ -93,7 +93,8 @@ impl LineCounter {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn add(&self, bytes: u64) {
+    /// Counts bytes that came otherwise than by a fetch.
+    pub fn add(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -25,7 +25,8 @@ pub mod platform;
 pub mod provider;
 
 pub use client::{
-    BlobWriter, KnownContent, LoginServers, MirrorLogin, Progress, RegistryClient, RegistryError, Repository, Settings,
+    BlobWriter, KnownContent, LoginServers, MirrorLogin, Progress, RegistryClient, RegistryError, RegistryWait,
+    Repository, Settings,
 };
 pub use credential::Credential;
 pub use keyring::Keyring;

@@ -26,9 +26,10 @@ use bytes::Bytes;
 use larder_model::{ByteSize, Digest, ImageRef};
 use larder_registry::{
     Platform, RegistryClient,
-    fetch::{FetchSettings, Fetcher},
+    fetch::{FetchSettings, Fetcher, LineCounter},
     manifest::{Content, Descriptor, Document, Manifest, PlatformImage, best_for},
 };
+use tokio::time::Instant;
 
 use self::{
     files::Files,
@@ -152,10 +153,14 @@ impl ImageRuntime for LayoutRuntime {
         };
         let credentials = request.auth.iter().cloned().collect();
         let repository = self.client.repository(&request.image, credentials).map_err(refused)?;
+        let repository = repository
+            .waiting_until(Instant::now() + request.patience)
+            .showing_waits(&request.wait);
         let found = repository.image_for(&self.machine).await.map_err(refused)?;
         let shown = oci::shown(&found).ok_or_else(|| RuntimeError::NotShown { doing: doing.clone() })?;
 
-        let replaced = {
+        let line = LineCounter::default();
+        let (replaced, hosts) = {
             let _pulling = self.files.lock_for_pulling(&doing).await?;
             let meter = self.meters.begin(&request.image, found.download_size());
             let folder = fetch::Folder {
@@ -163,10 +168,11 @@ impl ImageRuntime for LayoutRuntime {
                 meter: meter.meter(),
                 doing: doing.clone(),
             };
-            fetch::blobs(&folder, &self.fetcher, &repository, &found).await?;
+            let hosts = fetch::blobs(&folder, &self.fetcher, &repository, &found, &line).await?;
             self.write_documents(&found, &shown).await?;
             let (image, target) = (request.image.clone(), shown.target.clone());
-            self.change(move |index| Ok(index.name(&image, &target))).await?
+            let replaced = self.change(move |index| Ok(index.name(&image, &target))).await?;
+            (replaced, hosts)
         };
         if replaced {
             self.sweep().await?;
@@ -180,8 +186,8 @@ impl ImageRuntime for LayoutRuntime {
             digest: Some(shown.target.source.digest),
             size: there.size,
             download: Some(found.download_size()),
-            fetched: None,
-            path: FetchPath::Runtime,
+            fetched: Some(ByteSize(line.bytes())),
+            path: FetchPath::Fetcher(hosts),
         })
     }
 

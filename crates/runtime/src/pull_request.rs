@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use larder_model::ImageRef;
-use larder_registry::{Credential, LoginServers};
+use larder_registry::{Credential, LoginServers, RegistryWait};
 
 /// Annotation that every pull carries in its sandbox config. Key and value are OpenKruise's, its value included:
 /// registries, proxies and snapshotters filter on the pair to tell warm-up pulls from those of pods.
@@ -22,6 +22,8 @@ pub struct PullRequest {
     pub sandbox: Sandbox,
     /// How long a registry that asks for time may be waited for in all, where Larder fetches.
     pub patience: Duration,
+    /// Shows whether the pull waits because the registry asked for time, where Larder fetches.
+    pub wait: RegistryWait,
 }
 
 /// Labels and annotations of the pretended pod sandbox.
@@ -42,6 +44,7 @@ impl PullRequest {
             image,
             sandbox: Sandbox::default(),
             patience: Duration::ZERO,
+            wait: RegistryWait::default(),
         }
     }
 }

@@ -204,8 +204,7 @@ impl Agent {
         let image = |name: &str| Image {
             id: format!("id-of-{name}"),
             digest: Some(format!("sha256:{:064x}", name.len())),
-            bytes: None,
-            fetched: None,
+            ..Image::default()
         };
         match (work, end) {
             (Work::PinOp, _) => {}

@@ -10,7 +10,7 @@ use larder_runtime::ImageRuntime as _;
 use larder_runtime::fake::{Call, FakeRuntime, Script};
 use larder_testkit::wait_until;
 
-use super::scene::{EntryName, Node, SOON, if_not_present, tag};
+use super::scene::{EntryName, Node, SOON, if_not_present, says, tag};
 
 fn image(reference: &str) -> ImageRef {
     ImageRef::parse(reference).unwrap()
@@ -282,14 +282,13 @@ async fn a_pin_beyond_the_budget_is_refused_and_the_image_stays() {
     let _agent = node.fake(&fake);
     let wanted = node.pull("app:1", |entry| entry.pin = true).await;
     let status = node
-        .until(&wanted, "a word about the pin", |status| status.message.is_some())
+        .until(&wanted, "a word about the pin", |status| says(status, "not pinned"))
         .await;
     assert_eq!(
         (status.phase(), status.reason()),
         (Phase::Succeeded, Some(Reason::NoSpace)),
         "{status:?}"
     );
-    assert!(status.message.unwrap().contains("not pinned"));
     assert!(!fake.calls().contains(&Call::Pin(image("app:1"))));
 }
 

@@ -276,6 +276,11 @@ pub(crate) fn tag(tag: &str) -> ImageTagSpec {
     }
 }
 
+/// Whether the message of a status has these words.
+pub(crate) fn says(status: &ImageTagStatus, words: &str) -> bool {
+    status.message.as_ref().is_some_and(|message| message.contains(words))
+}
+
 pub(crate) fn if_not_present(entry: &mut ImageTagSpec) {
     entry.image_pull_policy = Some("IfNotPresent".to_owned());
 }

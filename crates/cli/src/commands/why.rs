@@ -74,8 +74,10 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
             None => said.state != ExplainedState::NotSelected,
         });
         rows.extend(asked.map(|(name, said)| {
-            let cause = fleet.node_image(&name).and_then(|object| cause_of(job, &said, object));
-            row(name, &said, cause, image)
+            let object = fleet.node_image(&name);
+            let cause = object.and_then(|object| cause_of(job, &said, object));
+            let results = object.map(|object| results_of(*job, object)).unwrap_or_default();
+            row(name, &with_details(said, &results), cause, image)
         }));
     }
     // A node without a NodeImage has no explanation.
@@ -103,6 +105,48 @@ fn row(node: String, said: &Explanation, cause: Option<String>, image: Option<&s
     }
 }
 
+/// What the node says of a job's images: each with its name.
+type Results<'a> = Vec<(String, &'a ImageTagStatus)>;
+
+fn results_of<'a>(job: &impl kube::Resource, node: &'a NodeImage) -> Results<'a> {
+    let Some(uid) = job.meta().uid.as_deref() else {
+        return Results::new();
+    };
+    let entries = node
+        .spec
+        .images
+        .iter()
+        .flat_map(|(name, image)| image.tags.iter().map(move |tag| (name, tag)));
+    let claimed = entries.filter(|(_, entry)| entry.claims.iter().any(|claim| claim.uid == uid));
+    let results =
+        claimed.filter_map(|(name, entry)| Some((format!("{name}:{}", entry.tag), node.result(name, &entry.tag)?)));
+    results.collect()
+}
+
+/// Adds what only the node knows: what a pull waits for or why its last try failed, and where an image came from.
+fn with_details(said: Explanation, results: &Results<'_>) -> Explanation {
+    let mut told = results
+        .iter()
+        .filter_map(|(name, result)| Some((name, *result, result.message.as_deref()?)));
+    let sentence = match said.state {
+        ExplainedState::Pulling => {
+            let pulls = told.find(|(_, result, _)| result.phase() == Phase::Pulling);
+            let words = pulls.and_then(|(_, result, message)| cause::cause(message, result.reason()));
+            cause::before(words, &said.sentence)
+        }
+        ExplainedState::Succeeded => {
+            let there = told.filter(|(_, result, _)| result.phase() == Phase::Succeeded && result.reason.is_none());
+            let there = there.map(|(name, _, message)| match results.len() {
+                1 => format!(" {message}"),
+                _ => format!(" {name}: {message}"),
+            });
+            format!("{}{}", said.sentence, there.collect::<String>())
+        }
+        _ => return said,
+    };
+    Explanation { sentence, ..said }
+}
+
 /// What the node's runtime or registry said to the failure, as long as the node remembers.
 fn cause_of(job: &ImagePullJob, said: &Explanation, node: &NodeImage) -> Option<String> {
     let reason = said.reason?;
@@ -127,6 +171,8 @@ async fn of_pre_pull_job(client: &Client, job: &ImagePrePullJob, node: Option<&s
         None => said.state != ExplainedState::NotSelected,
     });
     let say = |(name, said): (String, Explanation)| {
+        let results = fleet.node_image(&name).map(|object| results_of(job, object));
+        let said = with_details(said, &results.unwrap_or_default());
         let failed = fleet
             .node_image(&name)
             .and_then(|object| failed_image(job, &name, object));
@@ -234,6 +280,8 @@ fn now() -> Timestamp {
 mod tests {
     use super::*;
     use larder_model::Reason;
+    use rstest::rstest;
+    use serde_json::json;
 
     #[test]
     fn what_needs_attention_comes_first() {
@@ -272,6 +320,69 @@ mod tests {
             format!("Manifest unknown. {}", Reason::NotFound.advice())
         );
         assert_eq!(cause_of(&job, &said, &node("Dns")), None, "another job's failure");
+    }
+
+    #[rstest]
+    #[case::waits_for_the_registry(
+        ExplainedState::Pulling,
+        json!([{"tag": "1", "phase": "Pulling", "message": "The registry asked to retry after 40 s; the pull goes on then."}]),
+        "The registry asked to retry after 40 s; the pull goes on then. Said."
+    )]
+    #[case::waits_for_the_next_try(
+        ExplainedState::Pulling,
+        json!([{"tag": "1", "phase": "Pulling", "reason": "RateLimited", "message": format!(
+            "Failed to pull image reference \"nginx:1\": too many (the registry asks to wait 400 s). {}",
+            Reason::RateLimited.advice()
+        )}]),
+        "Too many (the registry asks to wait 400 s). Said."
+    )]
+    #[case::is_there(
+        ExplainedState::Succeeded,
+        json!([{"tag": "1", "phase": "Succeeded", "message": "All 8.0 MiB came from mirror.example."}]),
+        "Said. All 8.0 MiB came from mirror.example."
+    )]
+    #[case::several_are_there(
+        ExplainedState::Succeeded,
+        json!([
+            {"tag": "1", "phase": "Succeeded", "message": "All 8.0 MiB came from mirror.example."},
+            {"tag": "2", "phase": "Succeeded", "message": "All 9.0 MiB were on the node already."},
+        ]),
+        "Said. nginx:1: All 8.0 MiB came from mirror.example. nginx:2: All 9.0 MiB were on the node already."
+    )]
+    #[case::of_another_job(
+        ExplainedState::Succeeded,
+        json!([{"tag": "3", "phase": "Succeeded", "message": "All 8.0 MiB came from mirror.example."}]),
+        "Said."
+    )]
+    fn what_only_the_node_knows_is_said_too(
+        #[case] state: ExplainedState,
+        #[case] results: serde_json::Value,
+        #[case] want: &str,
+    ) {
+        let entry = |tag: &str, uid: &str| json!({"tag": tag, "pullPolicy": {"ttlSecondsAfterFinished": 1}, "claims": [{"uid": uid, "version": 0}]});
+        let claimed: Vec<_> = results
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|result| {
+                let tag = result["tag"].as_str().unwrap();
+                entry(tag, if tag == "3" { "other" } else { "web-uid" })
+            })
+            .collect();
+        let node: NodeImage = serde_json::from_value(json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": "a"},
+            "spec": {"images": {"nginx": {"tags": claimed}}},
+            "status": {"imageStatuses": {"nginx": {"tags": results}}},
+        }))
+        .unwrap();
+        let mut job = ImagePullJob::new("web", larder_api::ImagePullJobSpec::default());
+        job.metadata.uid = Some("web-uid".to_owned());
+        let said = Explanation {
+            state,
+            reason: None,
+            sentence: "Said.".to_owned(),
+        };
+        assert_eq!(with_details(said, &results_of(&job, &node)).sentence, want);
     }
 
     #[test]

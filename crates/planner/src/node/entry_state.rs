@@ -1,11 +1,14 @@
 //! Where one entry stands. This is what the agent keeps on disk.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use larder_api::node_image::LastSucceeded;
 use larder_model::{Phase, Reason};
 use serde::{Deserialize, Serialize};
+
+use super::Image;
 
 /// What stands in the way, as a word and as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +75,29 @@ pub struct Bytes {
     pub total: u64,
 }
 
+/// Where the bytes of an image that is there came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Over the line, during the try that succeeded.
+    pub fetched: u64,
+    /// On the node when that try began.
+    pub present: u64,
+    /// The hosts that sent something, where that is known.
+    pub hosts: BTreeSet<String>,
+}
+
+impl Origin {
+    /// Where the bytes of a pulled image came from; None where the runtime did not tell.
+    pub(super) fn of(image: &Image) -> Option<Self> {
+        let fetched = image.fetched?;
+        Some(Self {
+            fetched,
+            present: image.bytes?.saturating_sub(fetched),
+            hosts: image.hosts.clone(),
+        })
+    }
+}
+
 /// Where one entry stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntryState {
@@ -103,6 +129,9 @@ pub struct EntryState {
     pub completion_time: Option<Time>,
     /// How far it is.
     pub bytes: Option<Bytes>,
+    /// Where the bytes came from, once they are all there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// Digest of the manifest.
     pub digest: Option<String>,
     /// The runtime's id.
@@ -128,6 +157,7 @@ impl EntryState {
             start_time: None,
             completion_time: None,
             bytes: None,
+            origin: None,
             digest: None,
             image_id: None,
             last_succeeded: None,

@@ -1,9 +1,14 @@
-//! What a failed entry says. Scripts read the beginning, people the end.
+//! What an entry says. Of a failed one scripts read the beginning, people the end.
+
+use std::time::Duration;
 
 use larder_api::contract::MESSAGE_BYTES_MAX;
-use larder_model::Reason;
+use larder_model::{ByteSize, Reason};
 
-use super::Key;
+use super::{Key, Origin};
+
+/// Hosts that a message names.
+const HOSTS_NAMED: usize = 3;
 
 /// `Failed to pull image reference "…": `, the runtime's own words, then a sentence to act on.
 ///
@@ -14,6 +19,31 @@ pub fn pull_message(key: &Key, reason: Reason, words: &str) -> String {
     let end = format!(". {}", reason.advice());
     let room = MESSAGE_BYTES_MAX.saturating_sub(begin.len() + end.len());
     format!("{begin}{}{end}", keep_end(words, room))
+}
+
+/// What a pull says that waits because the registry asked for time.
+pub(super) fn wait_message(asked: Duration) -> String {
+    format!(
+        "The registry asked to retry after {} s; the pull goes on then.",
+        asked.as_secs()
+    )
+}
+
+/// Where the bytes of an image came from.
+pub(super) fn origin_message(origin: &Origin) -> String {
+    let (fetched, present) = (ByteSize(origin.fetched), ByteSize(origin.present));
+    let hosts: Vec<&str> = origin.hosts.iter().take(HOSTS_NAMED).map(String::as_str).collect();
+    let more = if HOSTS_NAMED < origin.hosts.len() { ", …" } else { "" };
+    let from = if hosts.is_empty() {
+        "the registry".to_owned()
+    } else {
+        format!("{}{more}", hosts.join(", "))
+    };
+    match (origin.fetched, origin.present) {
+        (0, _) => format!("All {present} were on the node already."),
+        (_, 0) => format!("All {fetched} came from {from}."),
+        _ => format!("{fetched} came from {from}; {present} were on the node already."),
+    }
 }
 
 fn keep_end(words: &str, room: usize) -> String {
@@ -28,6 +58,8 @@ fn keep_end(words: &str, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn key(tag: &str) -> Key {
@@ -45,6 +77,26 @@ mod tests {
             Reason::NotFound.advice()
         );
         assert_eq!(message, want);
+    }
+
+    #[rstest]
+    #[case::new(8 << 20, 0, &["mirror.example:5000"], "All 8.0 MiB came from mirror.example:5000.")]
+    #[case::in_part(6 << 20, 2 << 20, &["a", "b"], "6.0 MiB came from a, b; 2.0 MiB were on the node already.")]
+    #[case::known_before(0, 8 << 20, &[], "All 8.0 MiB were on the node already.")]
+    #[case::by_the_runtime(8 << 20, 0, &[], "All 8.0 MiB came from the registry.")]
+    #[case::many_hosts(8 << 20, 0, &["a", "b", "c", "d"], "All 8.0 MiB came from a, b, c, ….")]
+    fn says_where_an_image_came_from(
+        #[case] fetched: u64,
+        #[case] present: u64,
+        #[case] hosts: &[&str],
+        #[case] want: &str,
+    ) {
+        let origin = Origin {
+            fetched,
+            present,
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        };
+        assert_eq!(origin_message(&origin), want);
     }
 
     #[test]

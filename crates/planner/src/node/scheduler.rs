@@ -72,6 +72,8 @@ pub struct Image {
     pub bytes: Option<u64>,
     /// Those of them that the pull brought, where it told.
     pub fetched: Option<u64>,
+    /// The hosts that sent them, where that is known.
+    pub hosts: BTreeSet<String>,
 }
 
 /// Answer to [`NodeStep::Look`].
@@ -126,6 +128,8 @@ struct Run {
     kind: Kind,
     cancel_sent: bool,
     pace: Option<Pace>,
+    /// How long the registry asked to wait, while the wait lasts.
+    wait: Option<Duration>,
 }
 
 /// How far a run is, since when it is there, and when that was last seen.
@@ -189,6 +193,11 @@ impl NodeScheduler {
     /// Where one entry stands.
     pub fn state(&self, key: &Key) -> Option<&EntryState> {
         self.states.get(key)
+    }
+
+    /// How long a registry asked the pull of an entry to wait, while the wait lasts.
+    pub(super) fn wait(&self, state: &EntryState) -> Option<Duration> {
+        self.runs.get(&state.run()?)?.wait
     }
 
     /// Pulls that run.
@@ -355,6 +364,7 @@ impl NodeScheduler {
             kind,
             cancel_sent: false,
             pace: None,
+            wait: None,
         };
         self.runs.insert(self.last_run, run);
         self.last_run

@@ -7,6 +7,7 @@ use larder_api::contract::{MESSAGE_BYTES_MAX, shorten};
 use larder_api::node_image::{ImageTagStatus, NodeImageStatus};
 use larder_model::{Percent, Phase, Retry};
 
+use super::message::{origin_message, wait_message};
 use super::{Entry, EntryState, Key, NodeScheduler, Stage};
 
 /// A pull shorter than this is reported by its result alone, which saves a write per node and image.
@@ -34,7 +35,7 @@ impl NodeScheduler {
             let Some(state) = self.state(key) else {
                 continue;
             };
-            let (status, phase) = tag_status(entry, state);
+            let (status, phase) = tag_status(entry, state, self.wait(state));
             let count = match phase {
                 Phase::Waiting => &mut shown.status.waiting,
                 Phase::Pulling => &mut shown.status.pulling,
@@ -80,7 +81,7 @@ fn due(state: &EntryState) -> Duration {
     }
 }
 
-fn tag_status(entry: &Entry, state: &EntryState) -> (ImageTagStatus, Phase) {
+fn tag_status(entry: &Entry, state: &EntryState, wait: Option<Duration>) -> (ImageTagStatus, Phase) {
     let phase = phase(state);
     let bytes = state.bytes;
     let progress = match (phase, bytes) {
@@ -89,11 +90,13 @@ fn tag_status(entry: &Entry, state: &EntryState) -> (ImageTagStatus, Phase) {
         (Phase::Pulling, Some(bytes)) => Some(Percent::of(bytes.done, bytes.total).get().min(99)),
         _ => None,
     };
+    let origin = || state.origin.as_ref().filter(|_| phase == Phase::Succeeded);
     let (reason, message) = match (&state.trouble, &state.note) {
-        (Some(trouble), _) => (Some(trouble.reason), Some(&trouble.message)),
-        (None, Some(note)) => (note.reason, Some(&note.message)),
-        (None, None) => (None, None),
+        (Some(trouble), _) => (Some(trouble.reason), Some(trouble.message.clone())),
+        (None, Some(note)) => (note.reason, Some(note.message.clone())),
+        (None, None) => (None, origin().map(origin_message)),
     };
+    let message = wait.map(wait_message).or(message);
     let status = ImageTagStatus {
         tag: entry.key.tag.clone(),
         phase: phase.as_str().to_owned(),
@@ -102,7 +105,7 @@ fn tag_status(entry: &Entry, state: &EntryState) -> (ImageTagStatus, Phase) {
         completion_time: state.completion_time.clone(),
         version: Some(state.version),
         image_id: state.image_id.as_ref().map(|id| format!("{}@{id}", entry.key.name)),
-        message: message.map(|message| shorten(message)),
+        message: message.map(|message| shorten(&message)),
         digest: state.digest.clone(),
         bytes_total: bytes.and_then(|bytes| i64::try_from(bytes.total).ok()),
         bytes_done: bytes.and_then(|bytes| i64::try_from(bytes.done).ok()),
@@ -137,6 +140,10 @@ pub fn fit(status: &mut NodeImageStatus, room: usize) {
             .for_each(change);
     };
     tags(status, &|tag| {
+        // Of an image that is there, and as it should be, nothing has to be said.
+        if tag.phase() == Phase::Succeeded && tag.reason.is_none() {
+            tag.message = None;
+        }
         if let Some(message) = &mut tag.message {
             message.truncate(message.floor_char_boundary(SHORT_MESSAGE));
         }

@@ -18,6 +18,7 @@ use super::host_health::HostHealth;
 use super::login_servers::mirror_logins;
 use super::pauses::{PauseKey, retry_after};
 use super::transport::{Clients, Transport};
+use super::wait::RegistryWait;
 use crate::Credential;
 use crate::hosts::Endpoint;
 
@@ -38,6 +39,7 @@ pub struct Repository {
     doors: Vec<Door>,
     /// Until when a registry that asks for time is waited for.
     waits_until: Option<Instant>,
+    wait: RegistryWait,
 }
 
 /// An endpoint and what is known about getting in there.
@@ -107,6 +109,7 @@ impl Repository {
             image,
             doors,
             waits_until: None,
+            wait: RegistryWait::default(),
         })
     }
 
@@ -116,6 +119,15 @@ impl Repository {
     pub fn waiting_until(self, waits_until: Instant) -> Self {
         Self {
             waits_until: Some(waits_until),
+            ..self
+        }
+    }
+
+    /// Shows there when it waits.
+    #[must_use]
+    pub fn showing_waits(self, wait: &RegistryWait) -> Self {
+        Self {
+            wait: wait.clone(),
             ..self
         }
     }
@@ -180,6 +192,7 @@ impl Repository {
             };
             let (image, seconds) = (&self.image, wait.as_secs());
             tracing::info!(%image, seconds, "the registry asked to retry later; waiting");
+            self.wait.begin(wait);
             sleep(wait).await;
         }
     }

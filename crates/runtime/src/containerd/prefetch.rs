@@ -108,7 +108,9 @@ impl Prefetch<'_> {
         let credentials = self.request.auth.iter().cloned().collect();
         let repository = self.fetching.client.repository(&self.request.image, credentials);
         let repository = repository.map_err(|error| self.registry(error))?;
-        let repository = repository.waiting_until(Instant::now() + self.request.patience);
+        let repository = repository
+            .waiting_until(Instant::now() + self.request.patience)
+            .showing_waits(&self.request.wait);
         let found = repository
             .image_for_with(&Platform::of_this_machine(), self.services)
             .await;
@@ -130,7 +132,7 @@ impl Prefetch<'_> {
             labels: [filter::source(&self.request.image)].into(),
         };
         // What was asked of the registry is kept, whoever goes on: registries count requests for manifests.
-        let config = self.config(&repository, &found, &store).await?;
+        let config = self.config(&repository, &found, &store, line).await?;
         self.put_documents(&store, &found).await?;
         if !found.manifest.layers.iter().all(contents::is_ordinary_layer) {
             return Err(Stop::Left(LeftToRuntime::Layers, None));
@@ -187,6 +189,7 @@ impl Prefetch<'_> {
         repository: &Repository,
         found: &PlatformImage,
         content: &ContentStore<'_>,
+        line: &LineCounter,
     ) -> Result<Bytes, Stop> {
         let config = &found.manifest.config;
         let there = self
@@ -209,6 +212,7 @@ impl Prefetch<'_> {
             fetched.map_err(|error| self.registry(error))?;
             Bytes::from(writer.into_inner())
         };
+        line.add(bytes.len() as u64);
         content.put(config, &bytes).await.map_err(store)?;
         Ok(bytes)
     }

@@ -1,7 +1,7 @@
 //! The folder as a place for blobs: each is written once, checked, and continued where an earlier try broke off.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, TryLockError},
     io,
     os::unix::fs::MetadataExt as _,
@@ -31,22 +31,23 @@ const OTHER_PAUSE: Duration = Duration::from_millis(50);
 /// How much of an earlier part is read at once.
 const READ: usize = 64 << 10;
 
-/// Fetches what is missing.
+/// Fetches what is missing, and returns the hosts that sent something.
 pub(super) async fn blobs(
     folder: &Folder,
     fetcher: &Fetcher,
     repository: &Repository,
     image: &PlatformImage,
-) -> Result<(), RuntimeError> {
+    line: &LineCounter,
+) -> Result<BTreeSet<String>, RuntimeError> {
     let each_once: BTreeMap<&Digest, &Descriptor> = image.blobs().map(|blob| (&blob.digest, blob)).collect();
     let fetch = Fetch {
         repository,
         blobs: each_once.into_values().cloned().collect(),
-        counter: LineCounter::default(),
+        counter: line.clone(),
         stops_on_fast_lines: false,
     };
     match fetcher.fetch(fetch, folder).await {
-        Ok(_) => Ok(()),
+        Ok(done) => Ok(done.hosts),
         Err(FetchError::Store(error)) => Err(error),
         Err(FetchError::Registry(source)) => Err(RuntimeError::Registry {
             doing: folder.doing.clone(),

@@ -10,7 +10,7 @@ use larder_registry::fetch::FetchSettings;
 use larder_runtime::{FetchOwner, FetchPath, ImageRuntime, LeftToRuntime, PullRequest, PulledImage, RuntimeError};
 use larder_testkit::{
     Auth, Containerd, ContainerdOptions, ContainerdVersion, Link, Registry, Throttle,
-    image::{Blob, Image, Recipe},
+    image::{Image, Recipe},
     wait_for,
 };
 use rstest::rstest;
@@ -125,8 +125,7 @@ async fn a_fetched_image_is_as_one_that_cri_pulled(#[case] version: ContainerdVe
     let pulled = fetching.runtime.pull(&PullRequest::new(app.clone())).await.unwrap();
     let moved = line.line.bytes() - before;
     assert!(is_fetched(&pulled), "{:?}", pulled.path);
-    let layers: u64 = built.layers().iter().map(Blob::size).sum();
-    assert_eq!(pulled.fetched, Some(ByteSize(layers)));
+    assert_eq!(pulled.fetched, Some(ByteSize(built.content_size())));
     assert!(
         moved * 100 <= built.content_size() * 105,
         "{moved} bytes crossed the line"
@@ -210,8 +209,11 @@ async fn garbage_collection_during_a_fetch_loses_nothing(#[case] version: Contai
     }
     let pulled = pull.await.unwrap().unwrap();
     assert!(is_fetched(&pulled), "{:?}", pulled.path);
-    let layers: u64 = built.layers().iter().map(Blob::size).sum();
-    assert_eq!(pulled.fetched, Some(ByteSize(layers)), "each byte came once");
+    assert_eq!(
+        pulled.fetched,
+        Some(ByteSize(built.content_size())),
+        "each byte came once"
+    );
 }
 
 #[rstest]
@@ -297,7 +299,8 @@ async fn layers_that_were_unpacked_and_discarded_are_not_fetched_again(#[case] v
     .unwrap();
     let pulled = node.runtime.pull(&PullRequest::new(top_name)).await.unwrap();
     assert!(is_fetched(&pulled), "{:?}", pulled.path);
-    assert_eq!(pulled.fetched, Some(ByteSize(top.layers()[2].size())));
+    let new = top.layers()[2].size() + top.config().size();
+    assert_eq!(pulled.fetched, Some(ByteSize(new)));
 }
 
 #[rstest]
@@ -424,8 +427,11 @@ async fn the_agent_leaves_alone_what_a_command_on_the_same_node_fetches(#[case] 
     }
     let pulled = pull.await.unwrap().unwrap();
     assert!(is_fetched(&pulled), "{:?}", pulled.path);
-    let layers: u64 = built.layers().iter().map(Blob::size).sum();
-    assert_eq!(pulled.fetched, Some(ByteSize(layers)), "each byte came once");
+    assert_eq!(
+        pulled.fetched,
+        Some(ByteSize(built.content_size())),
+        "each byte came once"
+    );
     assert_over_the_line(&line.line, &built, 105);
     wait_until_nothing_is_left(&agent.containerd).await;
 }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use larder_api::node_image::LastSucceeded;
 use larder_model::{Phase, Reason, Retry};
 
-use super::super::entry_state::{Bytes, Note};
+use super::super::entry_state::{Bytes, Note, Origin};
 use super::super::node_inventory::NodeInventory;
 use super::super::pause_after;
 use super::{
@@ -88,6 +88,18 @@ impl NodeScheduler {
                 done: done.max(before).min(total),
                 total,
             });
+        }
+    }
+
+    /// How long the registry asked a pull to wait, while the wait lasts.
+    pub fn registry_asks(&mut self, run: u64, wait: Option<Duration>, now: Duration) {
+        let Some(running) = self.runs.get_mut(&run).filter(|run| run.wait != wait) else {
+            return;
+        };
+        running.wait = wait;
+        let state = self.states.get_mut(&running.key);
+        if let Some(state) = state.filter(|state| state.run() == Some(run)) {
+            state.changed = now;
         }
     }
 
@@ -184,6 +196,7 @@ fn vanish(state: &mut EntryState, now: Duration) {
     state.start_time = None;
     state.completion_time = None;
     state.bytes = None;
+    state.origin = None;
     state.note = Some(Note {
         reason: None,
         message: "The image was removed from the node, and not by Larder; it is pulled again.".to_owned(),
@@ -202,6 +215,7 @@ fn succeed(state: &mut EntryState, image: Image, now: Duration, wall: &Time) {
         (None, seen) => seen.map(|bytes| bytes.total),
     }
     .map(|total| Bytes { done: total, total });
+    state.origin = Origin::of(&image);
     state.last_succeeded = Some(LastSucceeded {
         version: state.version,
         digest: image.digest.clone(),

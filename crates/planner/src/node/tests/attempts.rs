@@ -34,6 +34,40 @@ fn an_image_is_pulled_and_answered() {
 }
 
 #[test]
+fn a_pull_says_what_it_waits_for_and_in_the_end_where_the_image_came_from() {
+    let mut scheduler = scheduler(3, &[tag("1")]);
+    scheduler.decide(at(0), &wall());
+    scheduler.ended(1, failed(Reason::Unreachable), at(1), &wall());
+    scheduler.decide(at(2), &wall());
+    let failure = shown(&scheduler, "1").message.unwrap();
+    scheduler.registry_asks(2, Some(at(40)), at(3));
+    assert_eq!(
+        shown(&scheduler, "1").message.as_deref(),
+        Some("The registry asked to retry after 40 s; the pull goes on then.")
+    );
+    let due = scheduler.status().due[&key("1")];
+    scheduler.registry_asks(2, Some(at(40)), at(5));
+    assert_eq!(scheduler.status().due[&key("1")], due, "it is said once");
+    scheduler.registry_asks(2, None, at(43));
+    assert_eq!(shown(&scheduler, "1").message, Some(failure), "the wait is over");
+    let image = Image {
+        bytes: Some(4 << 20),
+        fetched: Some(3 << 20),
+        hosts: ["mirror.example".to_owned()].into(),
+        ..Image::default()
+    };
+    scheduler.ended(2, Ended::Pulled(image), at(50), &wall());
+    let status = shown(&scheduler, "1");
+    assert_eq!(
+        (status.reason(), status.message.as_deref()),
+        (
+            None,
+            Some("3.0 MiB came from mirror.example; 1.0 MiB were on the node already.")
+        )
+    );
+}
+
+#[test]
 fn an_image_that_is_there_is_answered_by_looking_even_when_all_slots_are_taken() {
     let mut scheduler = scheduler(1, &[tag("busy"), if_not_present(tag("there"))]);
     let steps = scheduler.decide(at(0), &wall());
