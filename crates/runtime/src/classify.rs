@@ -132,6 +132,7 @@ const RULES: &[(Reason, &[&str])] = &[
         &[
             "unexpected commit digest",
             "unexpected commit size",
+            "read past expected size",
             "failed size validation",
             "does not match the digest",
             "digest did not match",
@@ -174,7 +175,10 @@ const RULES: &[(Reason, &[&str])] = &[
     // We give up a pull by dropping it and never see how it ends: a runtime that reports a cancelled pull gave it up
     // itself, because no bytes came for too long (containerd's image_pull_progress_timeout) or because it stops.
     (Reason::Stalled, &["context canceled"]),
-    (Reason::Unreachable, &["context deadline exceeded"]),
+    (
+        Reason::Unreachable,
+        &["context deadline exceeded", "stopped after 10 redirects"],
+    ),
 ];
 
 /// What to do, beyond what the reason says. A digest that is not met is no fault of the node.
@@ -182,6 +186,7 @@ pub(crate) fn hint(message: &str) -> Option<&'static str> {
     let damaged = [
         "unexpected commit digest",
         "unexpected commit size",
+        "read past expected size",
         "does not match the digest",
     ];
     let damaged = damaged.iter().any(|words| message.contains(words));

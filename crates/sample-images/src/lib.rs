@@ -94,8 +94,10 @@ impl Format {
     fn layer(self, compression: Compression) -> &'static str {
         match (self, compression) {
             (Self::Oci, Compression::Gzip) => "application/vnd.oci.image.layer.v1.tar+gzip",
+            (Self::Oci, Compression::Zstd) => "application/vnd.oci.image.layer.v1.tar+zstd",
             (Self::Oci, Compression::None) => "application/vnd.oci.image.layer.v1.tar",
             (Self::Docker, Compression::Gzip) => "application/vnd.docker.image.rootfs.diff.tar.gzip",
+            (Self::Docker, Compression::Zstd) => "application/vnd.docker.image.rootfs.diff.tar.zstd",
             (Self::Docker, Compression::None) => "application/vnd.docker.image.rootfs.diff.tar",
         }
     }

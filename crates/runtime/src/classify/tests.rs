@@ -246,6 +246,16 @@ use super::*;
     "failed to pull and unpack image \"127.0.0.1:5000/a:1\": too many descriptors (limit 10000): resource exhausted",
     Reason::InvalidImage
 )]
+#[case::containerd_blob_is_too_long(
+    Code::FailedPrecondition,
+    r#"failed to pull and unpack image "r.example/app:v1": failed to copy: httpReadSeeker: read past expected size 6292992: failed precondition"#,
+    Reason::InvalidImage
+)]
+#[case::containerd_circle_of_redirects(
+    Code::Unknown,
+    r#"failed to copy: httpReadSeeker: failed open: failed to do request: Get "/v2/app/blobs/sha256:0598": stopped after 10 redirects"#,
+    Reason::Unreachable
+)]
 #[case::token_service_sends_a_page(
     Code::Unknown,
     "failed to authorize: failed to fetch anonymous token: unable to decode token response: invalid character '<' looking for beginning of value",

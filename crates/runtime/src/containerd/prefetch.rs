@@ -11,7 +11,7 @@ use bytes::Bytes;
 use larder_model::{ByteSize, Digest, Reason};
 use larder_registry::{
     BlobWriter, KnownContent, Platform, RegistryError, Repository,
-    fetch::{Fetch, FetchError, LineCounter},
+    fetch::{BlobStore as _, Fetch, FetchError, LineCounter},
     manifest::{Descriptor, PlatformImage},
 };
 use larder_runtime_proto::containerd::services::snapshots::v1::{
@@ -131,6 +131,7 @@ impl Prefetch<'_> {
             lease,
             labels: [filter::source(&self.request.image)].into(),
         };
+        self.keep_present(&store, &found, &mut missing).await?;
         // What was asked of the registry is kept, whoever goes on: registries count requests for manifests.
         let config = self.config(&repository, &found, &store, line).await?;
         self.put_documents(&store, &found).await?;
@@ -181,6 +182,24 @@ impl Prefetch<'_> {
             }
         }
         Ok(missing)
+    }
+
+    /// Takes the layers that are there under the lease: the pull that brought them may end its own before CRI has this image.
+    /// Those that have just gone are missing.
+    async fn keep_present(
+        &self,
+        content: &ContentStore<'_>,
+        found: &PlatformImage,
+        missing: &mut Vec<Descriptor>,
+    ) -> Result<(), Stop> {
+        for layer in &found.manifest.layers {
+            let is_missing = missing.iter().any(|other| other.digest == layer.digest);
+            // Opening a blob that is there puts it under the lease, and opens nothing.
+            if !is_missing && content.open(layer).await.map_err(store)?.is_some() {
+                missing.push(layer.clone());
+            }
+        }
+        Ok(())
     }
 
     /// The image's configuration: from the store, or from the registry into the store.

@@ -9,6 +9,7 @@ mod fetching;
 mod hostile;
 mod layout;
 mod logins;
+mod misbehaving;
 mod pulling;
 mod readers;
 mod references;

@@ -18,7 +18,12 @@ pub(crate) struct Sent {
     pub(crate) line: String,
     /// The `Authorization` header and the body.
     pub(crate) secrets: String,
+    /// The `Range` header: the first byte and the last, where it names one.
+    pub(crate) range: Option<(usize, Option<usize>)>,
 }
+
+/// A header after whose answer the body never ends.
+pub(crate) const ENDLESS: (&str, &str) = ("X-Endless", "yes");
 
 type Answer = dyn Fn(&Sent) -> String + Send + Sync;
 
@@ -78,6 +83,12 @@ async fn serve(mut stream: TcpStream, answer: Arc<Answer>, log: Arc<Mutex<Vec<Se
         if write.write_all(answer.as_bytes()).await.is_err() {
             return;
         }
+        let (name, value) = ENDLESS;
+        while answer.contains(&format!("{name}: {value}\r\n")) {
+            if write.write_all(&[b'x'; 4096]).await.is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -98,6 +109,10 @@ async fn request(read: &mut BufReader<tokio::net::tcp::ReadHalf<'_>>) -> Option<
         match line.split_once(": ") {
             Some((name, value)) if name.eq_ignore_ascii_case("authorization") => sent.secrets.push_str(value),
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().ok()?,
+            Some((name, value)) if name.eq_ignore_ascii_case("range") => {
+                let range = value.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
+                sent.range = range.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok())));
+            }
             _ => {}
         }
         if line.is_empty() {
