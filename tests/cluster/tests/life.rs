@@ -26,8 +26,12 @@ async fn jobs_of_both_dialects_bring_images_that_pods_start_from() {
         node.reach(open.address()).unwrap();
         node.reach(private.address()).unwrap();
     }
+    let line = Throttle::start(open.address()).await.unwrap();
+    for node in &mut cluster.nodes {
+        node.reach(line.address()).unwrap();
+    }
     let metrics_token = cluster.metrics_token().await;
-    cluster.install(&[&metrics_token]).await;
+    cluster.install(&[&metrics_token, "agent.fetch=auto"]).await;
     cluster
         .helm(&["test", RELEASE, "--namespace", NAMESPACE])
         .await
@@ -51,6 +55,18 @@ async fn jobs_of_both_dialects_bring_images_that_pods_start_from() {
     })
     .await
     .unwrap();
+
+    // An image that is large for its line, so that the agents fetch the layers: a pod starts from it without a pull, too.
+    line.set(Link::bytes_per_second(8 << 20));
+    push(&open, 4, 12 << 20).await;
+    let large = format!("{}/app-4:v1", line.host());
+    cluster.pull("large", &large, json!({})).await;
+    cluster.complete("imagepulljob/large").await;
+    let statuses = cluster.field("nodeimage/node-0", ".status.imageStatuses").await;
+    let by_agent = format!("came from {}", line.host());
+    assert!(statuses.contains(&by_agent), "{statuses}");
+    cluster.run_pod("large", "node-0", &large, "Never", json!({})).await;
+    assert_eq!(cluster.pod_verdict("large").await, "Running");
 
     // KubeEdge's dialect, which is for edge nodes.
     cluster
