@@ -112,8 +112,8 @@ bench-controller: test-prerequisites setup ## Measure the controller on up to 10
 	cargo run --release --quiet --locked --package larder-scale --example bench-controller
 
 .PHONY: bench-pull
-bench-pull: test-prerequisites setup ## Measure fetching beside CRI, on real containerds over lines with limits (ten minutes)
-	cargo run --profile simulate --quiet --locked --package larder-runtime --example bench-pull
+bench-pull: test-prerequisites setup ## Measure fetching beside CRI, on real containerds over lines with limits (long; PERCENT=10 only tries each line)
+	cargo run --profile simulate --quiet --locked --package larder-runtime --example bench-pull -- $(PERCENT)
 
 .PHONY: simulate
 simulate: ## Run the engine in virtual time against a world of faults (SEEDS=10000, or SEED=n to repeat one run)

@@ -28,6 +28,8 @@ pub enum Link {
     Open,
     /// Passes this many bytes per second towards the client, on each connection.
     Slow(NonZeroU64),
+    /// The same over a distance: each connection and each request takes this time longer to be answered.
+    Far(Duration, NonZeroU64),
     /// Keeps connections open and passes nothing towards the client.
     Stalled,
     /// Breaks each connection off after this many bytes towards the client.
@@ -40,6 +42,26 @@ impl Link {
     /// A slow line; at least one byte per second.
     pub fn bytes_per_second(rate: u64) -> Self {
         Self::Slow(NonZeroU64::new(rate).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// A slow line over a distance.
+    pub fn far(round_trip: Duration, rate: u64) -> Self {
+        Self::Far(round_trip, NonZeroU64::new(rate).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Bytes per second towards the client, where they are limited.
+    fn rate(self) -> Option<NonZeroU64> {
+        match self {
+            Self::Slow(rate) | Self::Far(_, rate) => Some(rate),
+            Self::Open | Self::Stalled | Self::CutAfter(_) | Self::Refused => None,
+        }
+    }
+
+    fn round_trip(self) -> Duration {
+        match self {
+            Self::Far(round_trip, _) => round_trip,
+            _ => Duration::ZERO,
+        }
     }
 }
 
@@ -165,20 +187,36 @@ async fn accept(
 }
 
 async fn pass(client: TcpStream, server: SocketAddr, link: watch::Receiver<Link>, counters: Arc<Counters>) {
+    let distance = || link.borrow().round_trip();
+    // The handshake, which the client's kernel has made with us and not with the server.
+    sleep(distance()).await;
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
-    let (mut client_reads, client_writes) = client.into_split();
-    let (server_reads, mut server_writes) = server.into_split();
-    let up = async {
-        tokio::io::copy(&mut client_reads, &mut server_writes).await.ok();
-        server_writes.shutdown().await.ok();
-    };
+    let (client_reads, client_writes) = client.into_split();
+    let (server_reads, server_writes) = server.into_split();
+    let up = pass_up(client_reads, server_writes, distance);
     tokio::select! {
         // The end of the requests is not the end of the answers.
         () = async { up.await; std::future::pending().await } => {}
-        () = pass_down(server_reads, client_writes, link, &counters) => {}
+        () = pass_down(server_reads, client_writes, link.clone(), &counters) => {}
     }
+}
+
+/// Passes requests on. They are short, so that delaying each part delays each request once.
+async fn pass_up(
+    mut client: impl tokio::io::AsyncRead + Unpin,
+    mut server: impl tokio::io::AsyncWrite + Unpin,
+    distance: impl Fn() -> Duration,
+) {
+    let mut buffer = vec![0; CHUNK];
+    while let Ok(read @ 1..) = client.read(&mut buffer).await {
+        sleep(distance()).await;
+        if server.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+    server.shutdown().await.ok();
 }
 
 async fn pass_down(
@@ -213,7 +251,7 @@ async fn pass_down(
         if allowed < read {
             return;
         }
-        if let Link::Slow(rate) = state {
+        if let Some(rate) = state.rate() {
             let until = started + Duration::from_micros(read as u64 * 1_000_000 / rate);
             tokio::select! {
                 () = sleep_until(until) => {}
@@ -261,6 +299,15 @@ mod tests {
         let start = Instant::now();
         assert_eq!(fetch(&line).await.unwrap(), PAGE);
         assert!(start.elapsed() >= Duration::from_millis(200), "{:?}", start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_far_line_answers_late_and_takes_its_time() {
+        let line = Throttle::start(server().await).await.unwrap();
+        line.set(Link::far(Duration::from_millis(100), PAGE as u64 * 4));
+        let start = Instant::now();
+        assert_eq!(fetch(&line).await.unwrap(), PAGE);
+        assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
     }
 
     #[tokio::test]
