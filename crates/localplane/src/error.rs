@@ -11,6 +11,9 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
+/// The most wrong fields that an answer names. Each is several times as long as what is wrong.
+pub(crate) const MAX_CAUSES: usize = 1_000;
+
 /// One field that is wrong, as it stands in `details.causes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
@@ -252,6 +255,18 @@ impl ApiError {
         )
     }
 
+    /// 413: the body is not large, but has too many parts.
+    pub fn too_many_values(structures: usize, values: usize) -> Self {
+        Self::plain(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!(
+                "Request entity too large: {structures} objects and lists with {values} keys and values take too much \
+                 memory; use several objects with fewer of them"
+            ),
+        )
+    }
+
     /// 413: a JSON patch has too many operations.
     pub fn too_many_operations(limit: usize, given: usize) -> Self {
         Self::plain(
@@ -272,6 +287,7 @@ impl ApiError {
 
     /// 422: fields are wrong.
     pub fn invalid(subject: &Subject, name: &str, causes: &[Cause]) -> Self {
+        let causes = &causes[..causes.len().min(MAX_CAUSES)];
         let sentences: Vec<String> = causes.iter().map(Cause::sentence).collect();
         let listed = match sentences.as_slice() {
             [one] => one.clone(),

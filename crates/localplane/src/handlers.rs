@@ -22,8 +22,10 @@ use crate::{
     admit::Part,
     answer,
     error::ApiError,
+    memory::Content,
     plane::Plane,
-    request::{FieldValidation, Format, Query, Target, format},
+    protobuf,
+    request::{FieldValidation, Format, Query, Target, content_type, format},
     stored::{Key, ObjectName},
 };
 
@@ -74,6 +76,18 @@ impl RequestContext {
         }
     }
 
+    /// What has to be parsed for this request: its body, and the object that it changes.
+    fn content(&self, body: &Bytes) -> Result<Content, ApiError> {
+        let sent = match content_type(&self.headers) {
+            // What is damaged is refused by what reads it.
+            protobuf::MEDIA_TYPE => protobuf::content(body).unwrap_or_default(),
+            _ => Content::of_json(body),
+        };
+        let stored = self.key().ok().and_then(|key| self.plane.store.get(&key));
+        let stored = stored.map_or_else(Content::default, |stored| Content::of_json(stored.tail()));
+        Ok(sent.check()? + stored)
+    }
+
     fn warnings(&self, more: Vec<String>) -> Vec<String> {
         let deprecation = self.target.version().deprecation.clone();
         deprecation.into_iter().chain(more).collect()
@@ -105,6 +119,13 @@ async fn answer(plane: Arc<Plane>, request: Request<Body>) -> Result<Response, A
     if writes && context.target.resource.is_read_only() {
         return Err(ApiError::method_not_allowed());
     }
+    let (body, _until_answered) = if writes {
+        let body = whole(body).await?;
+        let needed = context.content(&body)?;
+        (body, context.plane.memory.reserve(needed).await)
+    } else {
+        (Bytes::new(), None)
+    };
     let warnings = context.warnings(Vec::new());
     let named = context.target.name.is_some();
     let subresource = context.target.subresource.is_some();
@@ -113,14 +134,14 @@ async fn answer(plane: Arc<Plane>, request: Request<Body>) -> Result<Response, A
         (Method::GET, false) if watches => watch::watch(context)?,
         (Method::GET, false) => list::list(&context)?,
         (Method::GET, true) => read::get(&context)?,
-        (Method::POST, false) => create::create(&context, whole(body).await?).await?,
-        (Method::PUT, true) => update::update(&context, whole(body).await?).await?,
-        (Method::PATCH, true) => patch::patch(&context, whole(body).await?).await?,
-        (Method::DELETE, true) if !subresource => delete::one(&context, whole(body).await?).await?,
+        (Method::POST, false) => create::create(&context, body).await?,
+        (Method::PUT, true) => update::update(&context, body).await?,
+        (Method::PATCH, true) => patch::patch(&context, body).await?,
+        (Method::DELETE, true) if !subresource => delete::one(&context, body).await?,
         (Method::PUT | Method::PATCH, false) if context.target.resource.builtin.is_none() => {
             return Err(ApiError::bad_request("name must be provided"));
         }
-        (Method::DELETE, false) => delete::collection(&context, whole(body).await?).await?,
+        (Method::DELETE, false) => delete::collection(&context, body).await?,
         _ => return Err(ApiError::method_not_allowed()),
     };
     Ok(answer::warn(response, &warnings))

@@ -22,6 +22,7 @@ mod faults;
 mod gc;
 mod handlers;
 mod identity;
+mod memory;
 mod names;
 mod object;
 mod openapi;
@@ -138,6 +139,7 @@ impl Localplane {
             namespaces: registry.builtin_id("namespaces"),
             documents: openapi::Documents::new(registry),
             store,
+            memory: memory::Memory::default(),
             stop: stop.clone(),
         });
         bootstrap::run(&plane).await.map_err(StartError::Bootstrap)?;

@@ -21,8 +21,8 @@ use crate::{
     identity::{Identity, IdentityError},
 };
 
-/// Requests whose bodies may be in memory at the same time; further ones wait.
-const BODIES_IN_MEMORY: usize = 64;
+/// Bytes of bodies that may be in memory at the same time, 21 of the largest; further requests wait.
+const BODY_BYTES_IN_MEMORY: usize = 64 << 20;
 
 /// Why the server does not listen.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +115,7 @@ pub(crate) async fn listen(
     // The last layer sees a request first.
     let router = router
         .layer(from_fn_with_state(
-            Arc::new(Semaphore::new(BODIES_IN_MEMORY)),
+            Arc::new(Semaphore::new(BODY_BYTES_IN_MEMORY)),
             middleware::read_body,
         ))
         .layer(from_fn_with_state(tokens, middleware::authenticate))

@@ -8,7 +8,10 @@ use super::{
     ListType, Node,
     structural::{Bounds, Type},
 };
-use crate::{error::Cause, object::Object};
+use crate::{
+    error::{Cause, MAX_CAUSES},
+    object::Object,
+};
 
 /// Judges a whole object. `apiVersion`, `kind` and `metadata` are judged elsewhere.
 pub(super) fn object(schema: &Node, object: &Object, old: Option<&Object>) -> Vec<Cause> {
@@ -44,7 +47,7 @@ impl Judge {
     }
 
     fn value(&mut self, schema: &Node, value: &Value, old: Option<&Value>, path: &str) {
-        if self.ratchet && old == Some(value) {
+        if MAX_CAUSES <= self.causes.len() || self.ratchet && old == Some(value) {
             return;
         }
         if value.is_null() && schema.nullable {

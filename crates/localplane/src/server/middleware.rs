@@ -60,8 +60,10 @@ pub(super) async fn read_body(State(memory): State<Arc<Semaphore>>, request: Req
     if request.body().is_end_stream() {
         return next.run(request).await;
     }
+    let announced = request.body().size_hint().upper().unwrap_or(u64::MAX);
+    let bytes = u32::try_from(announced.min(BODY_LIMIT as u64)).unwrap_or(u32::MAX);
     // Held until the handler is done with the body. Closed never.
-    let _permit = memory.acquire().await;
+    let _permit = memory.acquire_many(bytes).await;
     let (head, body) = request.into_parts();
     match read(body, BODY_LIMIT).await {
         // What is beyond the limit is refused by its length, whatever it holds.

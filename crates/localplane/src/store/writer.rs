@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     error::ApiError,
+    memory::Content,
     object::{self, Object},
     stored::{Key, Shared, Stored},
 };
@@ -204,8 +205,11 @@ impl<'a> Batch<'a> {
         let existed = self.lookup(&key).is_some();
         let stored = self.store(&key, object);
         // An object that an earlier version stored can be deleted whatever its size.
-        if !removed && !stored.deleting && MAX_OBJECT_BYTES < stored.tail().len() {
-            answer(reply, Err(ApiError::too_large(MAX_OBJECT_BYTES)));
+        if !removed
+            && !stored.deleting
+            && let Err(error) = check_size(&stored)
+        {
+            answer(reply, Err(error));
             return;
         }
         self.next = stored.revision;
@@ -284,6 +288,14 @@ fn finish(shared: &Inner, pending: Vec<Pending>, committed: Result<(), DiskError
     for pending in pending {
         answer(pending.reply, Ok(pending.outcome));
     }
+}
+
+/// Refuses an object that no request could change any more.
+fn check_size(stored: &Stored) -> Result<(), ApiError> {
+    if MAX_OBJECT_BYTES < stored.tail().len() {
+        return Err(ApiError::too_large(MAX_OBJECT_BYTES));
+    }
+    Content::of_json(stored.tail()).check().map(drop)
 }
 
 /// A requester that has gone away does not need its answer.

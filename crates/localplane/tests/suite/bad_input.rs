@@ -235,6 +235,74 @@ async fn an_object_does_not_grow_beyond_what_etcd_would_take() {
     requests.delete("/api/v1/nodes/n", &json!({})).await.ok();
 }
 
+/// A small text can take much memory: 3 MB of volumes took 1.2 GB.
+#[rstest]
+#[case::objects(NODE_IMAGES, "apps.kruise.io/v1beta1", "NodeImage", r#"{"":{}}"#)]
+#[case::volumes("/api/v1/namespaces/default/pods", "v1", "Pod", r#"{"name":""}"#)]
+#[tokio::test]
+async fn a_body_of_very_many_small_objects_is_refused(
+    #[case] path: &str,
+    #[case] version: &str,
+    #[case] kind: &str,
+    #[case] object: &str,
+) {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    let many = vec![object; 200_000].join(",");
+    let body = format!(
+        r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{{"name":"x"}},"spec":{{"containers":[],"volumes":[{many}]}}}}"#
+    );
+    let posted = requests
+        .send(Method::POST, path, "application/json", body.clone())
+        .await;
+    let patched = requests.send(Method::PATCH, &format!("{path}/x"), MERGE, body).await;
+    for answer in [posted, patched] {
+        let (reason, message) = answer.refused(413);
+        assert_eq!(reason, "RequestEntityTooLarge");
+        assert!(
+            message.starts_with("Request entity too large: ") && message.contains("use several objects"),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_object_does_not_get_more_small_objects_patch_by_patch() {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    requests.post("/api/v1/nodes", &node).await.ok();
+    node["status"] = json!({"images": vec![json!({"names": ["x"]}); 20_000]});
+    requests.put("/api/v1/nodes/n/status", &node).await.ok();
+    let copy = json!({"op": "copy", "from": "/status/images/0", "path": "/status/images/-"});
+    let patch = json!(vec![copy; 5_000]).to_string();
+    let status = "/api/v1/nodes/n/status";
+    let answer = requests
+        .send(Method::PATCH, status, "application/json-patch+json", patch)
+        .await;
+    assert_eq!(answer.refused(413).0, "RequestEntityTooLarge");
+    requests.delete("/api/v1/nodes/n", &json!({})).await.ok();
+}
+
+#[tokio::test]
+async fn an_answer_names_a_thousand_wrong_fields_at_most() {
+    let plane = plane().await;
+    let requests = Requests::to(&plane);
+    let wrong: serde_json::Map<_, _> = (0..50_000).map(|number| (format!("image{number}"), json!(0))).collect();
+    let mut object = node_image("n");
+    object["spec"] = json!({"images": wrong});
+    let labels: serde_json::Map<_, _> = (0..50_000).map(|number| (format!("!{number}"), json!(""))).collect();
+    let mut map = config_map("m", "");
+    map["metadata"]["labels"] = json!(labels);
+    for answer in [
+        requests.post(NODE_IMAGES, &object).await,
+        requests.post(CONFIG_MAPS, &map).await,
+    ] {
+        assert_eq!(answer.code, 422);
+        assert_eq!(answer.body["details"]["causes"].as_array().unwrap().len(), 1_000);
+    }
+}
+
 #[tokio::test]
 async fn more_unknown_fields_than_there_can_be_headers_are_no_trouble() {
     let plane = plane().await;
