@@ -1,7 +1,7 @@
 //! YAML that is safe to show: what would change how a terminal displays the text is written as an escape, which a YAML
 //! reader turns back into the same character.
 
-use larder_model::escape_json;
+use larder_model::escape_yaml;
 use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::DoubleQuoted;
@@ -14,14 +14,14 @@ pub(crate) fn to_string(value: &impl Serialize) -> Result<String, Failure> {
     if is_safe(&text) {
         return Ok(text);
     }
-    // The writer escapes control characters but no bidirectional ones, and only double-quoted strings can have escapes.
+    // The writer escapes control characters but not all others, and only double-quoted strings can have escapes.
     let value = serde_json::to_value(value).map_err(|error| failed(&error))?;
     let text = serde_saphyr::to_string(&Quoted(&value)).map_err(|error| failed(&error))?;
-    Ok(escape_json(&text).into_owned())
+    Ok(escape_yaml(&text).into_owned())
 }
 
 fn is_safe(text: &str) -> bool {
-    escape_json(text) == text
+    escape_yaml(text) == text
 }
 
 /// A value whose unsafe strings are double-quoted.
@@ -49,6 +49,7 @@ mod tests {
     #[case::plain(json!({"message": "fine"}))]
     #[case::escape_sequence(json!({"message": "\u{1b}[2J\u{9b}m"}))]
     #[case::bidirectional(json!({"message": "\u{202e}gnp.exe", "nodes": [{"node": "a\u{2066}b"}, 7, null]}))]
+    #[case::beyond_sixteen_bits(json!({"message": "a\u{e0061}\u{feff}b"}))]
     #[case::several_lines(json!({"message": format!("{}\n\u{202e}it's \"that\"\n", "long ".repeat(40))}))]
     fn the_meaning_stays(#[case] value: Value) {
         let text = to_string(&value).unwrap();

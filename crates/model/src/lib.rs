@@ -19,7 +19,7 @@ mod text;
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use check::Check;
 pub use digest::{Algorithm, Digest, DigestError};
-pub use escape::{escape_json, escape_line, escape_lines};
+pub use escape::{escape_json, escape_line, escape_lines, escape_yaml};
 pub use image_ref::{ImageRef, ImageRefError, Reference, Tag};
 pub use node_name::{NodeName, NodeNameError};
 pub use percent::{NotAPercentage, Percent};
