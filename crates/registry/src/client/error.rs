@@ -8,6 +8,7 @@ use larder_model::Reason;
 use reqwest::StatusCode;
 
 use super::transport::{LookupFailed, RefusedRedirect};
+use crate::manifest::ManifestError;
 
 /// A failure of a registry, or on the way to it.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,11 @@ impl RegistryError {
     pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// What is wrong with the image's manifest, where that is what failed.
+    pub fn manifest_error(&self) -> Option<&ManifestError> {
+        self.source.as_deref()?.downcast_ref()
     }
 
     /// A request that got no answer. The address is left out of the cause: a redirected one may carry a signature.

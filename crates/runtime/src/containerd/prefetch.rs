@@ -12,7 +12,7 @@ use larder_model::{ByteSize, Digest, Reason};
 use larder_registry::{
     BlobWriter, KnownContent, Platform, RegistryError, Repository,
     fetch::{BlobStore as _, Fetch, FetchError, LineCounter},
-    manifest::{Descriptor, PlatformImage},
+    manifest::{Descriptor, ManifestError, PlatformImage},
 };
 use larder_runtime_proto::containerd::services::snapshots::v1::{
     StatSnapshotRequest, snapshots_client::SnapshotsClient,
@@ -305,6 +305,10 @@ impl Prefetch<'_> {
 
     /// The registry was not asked before: where no connection can be made, the next pulls need not find that out again.
     fn first_request(&self, error: RegistryError) -> Stop {
+        if let Some(ManifestError::TooManyLayers(_)) = error.manifest_error() {
+            // containerd refuses it too, or asks for every layer of an image that cannot be mounted.
+            return Stop::Failed(self.failed(error));
+        }
         if !error.is_unconnected {
             return self.registry(error);
         }

@@ -427,6 +427,27 @@ async fn a_registry_that_fails_for_us_is_left_to_cri() {
     assert_eq!(pulled.path, FetchPath::LeftToRuntime(LeftToRuntime::Registry));
 }
 
+/// Neither by us nor by containerd, which would ask for each of its layers.
+#[rstest]
+#[tokio::test]
+async fn nothing_is_fetched_of_an_image_with_more_layers_than_can_be_mounted(
+    #[values(ContainerdVersion::V1_7, ContainerdVersion::V2)] version: ContainerdVersion,
+) {
+    let layers: Vec<_> = (0..20_000).map(|n| format!("sha256:{n:064x}")).collect();
+    let registry = Promised::of_size(&layers, 10).serve(None).await;
+    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
+    let host = registry.address.to_string();
+    let hosts = format!("server = \"http://{host}\"\n");
+    node.containerd.set_hosts(&host, &hosts).unwrap();
+    let request = PullRequest::new(image(&format!("{host}/app:v1")));
+    let error = node.runtime.pull(&request).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::InvalidImage, "{}", error.text());
+    assert!(error.text().contains("the image has 20000 layers"), "{}", error.text());
+    let sent = registry.sent();
+    let asked: Vec<_> = sent.iter().map(|sent| &sent.line).collect();
+    assert!(!asked.iter().any(|line| line.contains("/blobs/")), "{asked:?}");
+}
+
 /// What was fetched of an image that cannot be had does not stay on the disk.
 #[rstest]
 #[case::layer_is_gone(None, Reason::NotFound)]
