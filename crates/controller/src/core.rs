@@ -8,6 +8,7 @@ mod forbidden_log;
 mod history;
 pub(crate) mod metrics;
 mod policy_watch;
+mod watch_health;
 pub(crate) mod watches;
 pub(crate) mod writes;
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::pin::pin;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
@@ -22,6 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::history::{Comparison, History};
+use super::watch_health::WatchHealth;
 use crate::engine::{TypedJob, WatchEvent, WatchKind};
 use crate::error_chain::chain;
 use crate::facts::{NodeFacts, PodFacts};
@@ -29,16 +29,6 @@ use crate::kinds::KindId;
 
 /// Objects in one page of a list. A page is in memory three times while it is read, and the rest of what is known is small.
 const PAGE: u32 = 100;
-
-/// The API server's history is compared with what a watch has seen this often …
-const COMPARE: Duration = Duration::from_secs(10);
-
-/// … and this often after the watch has failed, until there is an answer.
-const COMPARE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-
-/// A watch that fails is tried again within this time, the longest pause of the default backoff and a generous margin. One
-/// that has not failed for longer works, also if it has nothing to show.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(45);
 
 /// What a watch shows, and which round of watches it belongs to.
 pub(super) struct WatchMessage {
@@ -196,27 +186,21 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut events = pin!(watcher(api.clone(), Config::default().page_size(PAGE)).default_backoff());
-    let mut failed_at: Option<Instant> = None;
-    let mut doubtful = false;
-    let mut compare_at = Instant::now() + COMPARE;
+    let mut health = WatchHealth::default();
+    let mut compare_at = Instant::now() + health.compare_in();
     loop {
         let next = tokio::select! {
             event = events.next() => event,
             () = sleep_until(compare_at) => {
-                match outlet.history.compare(&api).await {
-                    Comparison::Same => doubtful = false,
-                    Comparison::Other => {
-                        outlet.send(Content::WentBackwards).await;
-                        return;
-                    }
-                    Comparison::Unanswered => {}
+                let comparison = outlet.history.compare(&api).await;
+                if comparison == Comparison::Other {
+                    outlet.send(Content::WentBackwards).await;
+                    return;
                 }
-                compare_at = Instant::now() + if doubtful { COMPARE_AFTER_FAILURE } else { COMPARE };
-                let works_again = !doubtful && failed_at.is_some_and(|moment| LONGEST_BACKOFF < moment.elapsed());
-                if works_again {
-                    failed_at = None;
+                if health.compared(comparison, Instant::now()) {
                     outlet.send(Content::Failing(false)).await;
                 }
+                compare_at = Instant::now() + health.compare_in();
                 continue;
             }
         };
@@ -232,21 +216,18 @@ where
             }
             Err(_) => outlet.history.interrupted(),
         }
-        let was_failing = failed_at.is_some();
         let open = match event {
             Ok(event) => {
-                failed_at = None;
-                (!was_failing || outlet.send(Content::Failing(false)).await)
+                (!health.showed() || outlet.send(Content::Failing(false)).await)
                     && outlet.send_event(shown(event, &seen)).await
             }
             Err(error) => {
-                if !was_failing {
+                let is_news = health.failed(Instant::now());
+                compare_at = compare_at.min(Instant::now() + health.compare_in());
+                if is_news {
                     warn!(kind = %outlet.kind, error = chain(&error), "a watch failed; trying again");
                 }
-                failed_at = Some(Instant::now());
-                doubtful = true;
-                compare_at = compare_at.min(Instant::now() + COMPARE_AFTER_FAILURE);
-                was_failing || outlet.send(Content::Failing(true)).await
+                !is_news || outlet.send(Content::Failing(true)).await
             }
         };
         if !open {
