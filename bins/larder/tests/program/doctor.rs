@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_testkit::{ControlPlane, Options};
+use larder_testkit::{ControlPlane, Options, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -113,6 +113,47 @@ impl Cluster {
 
 fn rbac(file: &str) -> String {
     examples().join("../rbac").join(file).display().to_string()
+}
+
+/// A plan seals logins to nodes only where the controller would: an agent could otherwise publish a key for another node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_sends_no_login_while_the_policy_is_not_enforced() {
+    let cluster = Cluster::start().await;
+    let crds = cluster.larder.run(&["crds"]).await.well();
+    cluster.larder.write("crds.yaml", &crds);
+    cluster.kubectl(&["apply", "--server-side", "-f", "crds.yaml"]).await;
+    cluster
+        .kubectl(&["wait", "--for=condition=Established", "crd", "--all"])
+        .await;
+    cluster.kubectl(&["apply", "-f", &rbac("")]).await;
+    cluster
+        .apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}))
+        .await;
+    cluster
+        .apply(&json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": "n1"}, "spec": {}}))
+        .await;
+    cluster
+        .larder
+        .write_job("web", "registry.example/app:1", "  pullSecrets: [login]\n");
+    let asks_without_login = async || {
+        let mut plan = cluster.larder.larder(&["plan", "-f", "web.yaml", "--timeout", "1s"]);
+        plan.arg("--kubeconfig").arg(cluster.plane.kubeconfig());
+        let said = ended(plan).await.stdout;
+        assert!(said.contains("n1"), "{said}");
+        said.contains(
+            "1 node was asked without the job's login: the policy larder-agent-own-node was not seen to be enforced; \
+             larder doctor says more.",
+        )
+    };
+    // The API server takes a moment to act by a policy that is new, or gone.
+    let limit = Duration::from_mins(2);
+    wait_until(limit, "the policy is enforced", async || !asks_without_login().await)
+        .await
+        .unwrap();
+    cluster
+        .kubectl(&["delete", "validatingadmissionpolicybinding", "larder-agent-own-node"])
+        .await;
+    wait_until(limit, "no login is sent", asks_without_login).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,7 @@ mod gather;
 use serde::Serialize;
 
 use self::diagnose::{Area, Finding, Level, diagnose};
+pub(crate) use self::gather::may_seal;
 use crate::args::{Cluster, Doctor};
 use crate::client;
 use crate::failure::Failure;

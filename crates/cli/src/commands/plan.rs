@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kube::Client;
-use larder_access::POLICY;
 use larder_api::ImageListPullJob;
 use larder_controller::explain;
 use larder_model::{ByteSize, Reason};
@@ -22,6 +21,7 @@ use serde_json::Value;
 use self::ask::Question;
 use self::plan_targets::{Job, NodeTarget, PlanTargets, TargetImage};
 use self::pull_secrets::PullSecrets;
+use self::trust::Withheld;
 use self::verdict::{Row, Verdict};
 use crate::args::{Cluster, Plan};
 use crate::commands::run::submit;
@@ -47,10 +47,10 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         let fleet = Fleet::read(&client).await?;
         let targets = PlanTargets::of(&fleet, &jobs, now()).await?;
         let pull_secrets = PullSecrets::read(&client, targets.secrets()).await;
-        let untrusted = untrusted(&client, &fleet, &targets).await;
-        Ok((targets, pull_secrets, untrusted, client))
+        let withheld = Withheld::find(&client, &fleet, &targets).await;
+        Ok((targets, pull_secrets, withheld, client))
     };
-    let (targets, pull_secrets, untrusted, client) = tokio::select! {
+    let (targets, pull_secrets, withheld, client) = tokio::select! {
         prepared = preparation => prepared?,
         () = stop.cancelled() => return Err(Failure::interrupted()),
     };
@@ -61,7 +61,12 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         .nodes
         .iter()
         .filter(|(_, target)| target.blocked.is_none())
-        .map(|(node, target)| (node.clone(), questions(target, &pull_secrets, untrusted.contains(node))))
+        .map(|(node, target)| {
+            (
+                node.clone(),
+                questions(target, &pull_secrets, withheld.nodes.contains(node)),
+            )
+        })
         .collect();
     let answers = ask::all(&client, asked, arguments.timeout, &stop).await?;
     if stop.is_cancelled() {
@@ -71,7 +76,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         if let Some(blocked) = &target.blocked {
             return Row::blocked(node, blocked.reason, &blocked.message);
         }
-        let untrusted = untrusted.contains(node);
+        let untrusted = withheld.nodes.contains(node);
         let login_missing = questions(target, &pull_secrets, untrusted)
             .iter()
             .any(|asked| asked.logins.incomplete);
@@ -83,16 +88,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: Plan) -> Result<(), Failur
         nodes: rows,
     };
     let mut problems = pull_secrets.problems();
-    if !untrusted.is_empty() {
-        problems.push(format!(
-            "{} asked without the job's login: the policy {POLICY} lets CloudCore publish their keys.",
-            if untrusted.len() == 1 {
-                "1 edge node was".to_owned()
-            } else {
-                format!("{} edge nodes were", untrusted.len())
-            }
-        ));
-    }
+    problems.extend(withheld.problem());
     output::value(arguments.output, &answer, || shown(&answer, &problems, output::width()))?;
     outcome(&answer.nodes, arguments.timeout.as_secs())
 }
@@ -108,20 +104,6 @@ fn questions(target: &NodeTarget, pull_secrets: &PullSecrets, untrusted: bool) -
         }
     };
     target.images.iter().map(question).collect()
-}
-
-/// The nodes that no login is sealed to.
-async fn untrusted(client: &Client, fleet: &Fleet, targets: &PlanTargets) -> BTreeSet<String> {
-    let needs_login = |target: &NodeTarget| target.images.iter().any(|target| !target.secrets.is_empty());
-    let asked = targets
-        .nodes
-        .iter()
-        .filter(|(node, target)| needs_login(target) && fleet.is_edge(node));
-    let edge: BTreeSet<String> = asked.map(|(node, _)| node.clone()).collect();
-    if edge.is_empty() || trust::in_edge_nodes(client).await {
-        return BTreeSet::new();
-    }
-    edge
 }
 
 /// The jobs that the documents come to, as the API server would store them.

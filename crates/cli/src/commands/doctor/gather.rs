@@ -12,7 +12,7 @@ use larder_controller::error_chain::chain;
 use tokio::time::timeout;
 
 use self::place::Place;
-use super::facts::{Facts, Seen, Server};
+use super::facts::{Facts, Probe, Seen, Server};
 use crate::failure::Failure;
 
 /// Longest time of one request.
@@ -47,6 +47,24 @@ pub(super) async fn gather(client: &Client, namespace: Option<&str>) -> Result<F
         policy,
         rights,
     })
+}
+
+/// Whether logins may be sealed to nodes, by the controller's rule: the policy on their keys is seen to be enforced, or the
+/// controller is told to accept that it is not. `node`: one that has a NodeImage.
+pub(crate) async fn may_seal(client: &Client, node: &str) -> bool {
+    // The embedded API server has no policies, and serves the agents of one process.
+    if server(client).await.is_ok_and(|server| server.embedded) {
+        return true;
+    }
+    let Place {
+        namespace, accounts, ..
+    } = place::find(client, None).await;
+    let (probe, controllers) = futures::join!(
+        surroundings::probe(client, node, &namespace, &accounts),
+        parts::controllers(client, &namespace, &accounts.controller),
+    );
+    let accepted = !controllers.is_empty() && controllers.iter().all(|pod| pod.accepts_no_policy);
+    accepted || probe == Probe::Refused
 }
 
 async fn server(client: &Client) -> Result<Server, Failure> {

@@ -36,20 +36,7 @@ pub(super) async fn system(client: &Client, namespace: &str, elsewhere: Vec<Stri
         lease(client, namespace),
         see(pods.list(&all))
     );
-    let of = |account: &str| -> Seen<Vec<Pod>> {
-        let pods = pods.as_ref().map_err(Clone::clone)?;
-        let is_ours = |pod: &&PodObject| {
-            let spec = pod.spec.as_ref();
-            let ends = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Succeeded");
-            // `helm test` runs as the controller does, and its pod stays when it fails.
-            let tests = pod
-                .labels()
-                .get("app.kubernetes.io/component")
-                .is_some_and(|part| part == "test");
-            !ends && !tests && spec.and_then(|spec| spec.service_account_name.as_deref()) == Some(account)
-        };
-        Ok(pods.iter().filter(is_ours).map(pod).collect())
-    };
+    let of = |account: &str| Ok(of_account(&pods.as_ref().map_err(Clone::clone)?.items, account));
     System {
         namespace: namespace.to_owned(),
         elsewhere,
@@ -59,6 +46,28 @@ pub(super) async fn system(client: &Client, namespace: &str, elsewhere: Vec<Stri
         agents: of(&accounts.agent),
         accounts,
     }
+}
+
+/// The controller's pods; none if they cannot be listed.
+pub(super) async fn controllers(client: &Client, namespace: &str, account: &str) -> Vec<Pod> {
+    let pods: Api<PodObject> = Api::namespaced(client.clone(), namespace);
+    let pods = see(pods.list(&ListParams::default())).await;
+    pods.map_or_else(|_| Vec::new(), |pods| of_account(&pods.items, account))
+}
+
+/// The pods that run as an account of Larder's.
+fn of_account(pods: &[PodObject], account: &str) -> Vec<Pod> {
+    let is_ours = |pod: &&PodObject| {
+        let spec = pod.spec.as_ref();
+        let ends = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Succeeded");
+        // `helm test` runs as the controller does, and its pod stays when it fails.
+        let tests = pod
+            .labels()
+            .get("app.kubernetes.io/component")
+            .is_some_and(|part| part == "test");
+        !ends && !tests && spec.and_then(|spec| spec.service_account_name.as_deref()) == Some(account)
+    };
+    pods.iter().filter(is_ours).map(pod).collect()
 }
 
 async fn lease(client: &Client, namespace: &str) -> Seen<Option<Lease>> {

@@ -151,7 +151,7 @@ pub(super) async fn policy(client: &Client, node: Option<&str>, namespace: &str,
 }
 
 /// Tries it as the agents' account, because an administrator passes the policy.
-async fn probe(client: &Client, node: &str, namespace: &str, accounts: &Accounts) -> Probe {
+pub(super) async fn probe(client: &Client, node: &str, namespace: &str, accounts: &Accounts) -> Probe {
     let agent = format!("system:serviceaccount:{namespace}:{}", accounts.agent);
     match timeout(REQUEST, try_policy(client, node, &agent)).await {
         Ok((policy_probe::Probe::Accepted, _)) => Probe::Accepted,
