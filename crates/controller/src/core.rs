@@ -355,8 +355,6 @@ impl Core {
         {
             self.writes.send(Request::Event(event));
         }
-        // Refused orders may have queued jobs again.
-        self.engine.decide(now);
         self.metrics.show(&self.engine);
     }
 
@@ -367,7 +365,9 @@ impl Core {
         if self.drains {
             return soon + LONGEST_SLEEP;
         }
-        if self.engine.has_queued_nodes() && self.writes.has_room(CallClass::Node) && self.may_write() {
+        let has_work =
+            self.engine.is_undecided() || (self.engine.has_queued_nodes() && self.writes.has_room(CallClass::Node));
+        if has_work && self.may_write() {
             return soon;
         }
         // Only the leader tries the policy.

@@ -7,6 +7,7 @@
 //! | `observe` | which part an event of a watch concerns |
 //! | `nodes`, `compressed_node_image`, `strip` | per node: facts of its Node, its NodeImage, orders on their way |
 //! | `node_views` | how a campaign sees a node |
+//! | `node_scan` | jobs that have to see all nodes anew, and how far they are |
 //! | `node_writes` | the writes of NodeImages, and what became of them |
 //! | `jobs`, `job` | per job: its object, its state, its campaign's progress |
 //! | `job_step` | one look at a job: read, hand out, end |
@@ -32,6 +33,7 @@ mod job_step;
 mod job_writes;
 mod jobs;
 mod node_policy;
+mod node_scan;
 mod node_views;
 mod node_writes;
 mod nodes;
@@ -64,6 +66,8 @@ pub use self::job_writes::{JobTarget, JobWrite, JobWriteResult};
 use self::jobs::Jobs;
 pub use self::jobs::{JobId, JobKey};
 use self::node_policy::SealingRules;
+use self::node_scan::NodeScan;
+use self::node_writes::LOOKS;
 pub use self::node_writes::{NodeWrite, NodeWriteResult};
 use self::nodes::Nodes;
 use self::pods::Pods;
@@ -78,6 +82,12 @@ pub(crate) use self::write_throttle::WriteThrottle;
 
 /// Clocks that are corrected by less than this disturb nothing.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// How much [`Engine::decide`] does at once: some milliseconds. The unit is the look whether a job selects a node.
+const WORK: usize = 16_384;
+
+/// One look at a job.
+const JOB_WORK: usize = 1_024;
 
 /// What holds for all jobs.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +120,9 @@ pub struct Engine {
     pods: Pods,
     events: EventRecorder,
     queue: WorkQueue,
+    scan: NodeScan,
+    /// How many more nodes may be looked at before the next decision.
+    looks: usize,
     resync: Resync,
     /// The latest moment that was seen.
     latest: Timestamp,
@@ -128,6 +141,8 @@ impl Engine {
             pods: Pods::default(),
             events: EventRecorder::default(),
             queue: WorkQueue::default(),
+            scan: NodeScan::default(),
+            looks: LOOKS,
             resync: Resync::default(),
             latest: Timestamp::MIN,
         }
@@ -153,13 +168,14 @@ impl Engine {
         self.pods.restart();
         self.nodes.restart();
         self.jobs.restart();
+        self.scan = NodeScan::default();
         self.fleet_limit.clear();
         self.secrets = Secrets::default();
         // The clock may have been set back.
         self.sealing.policy_changed();
     }
 
-    /// Decides for everything that has to be looked at.
+    /// Decides for what has to be looked at, as far as one turn of the main loop allows: see [`Self::is_undecided`].
     pub fn decide(&mut self, now: Timestamp) {
         if !self.is_complete() {
             return;
@@ -167,10 +183,31 @@ impl Engine {
         for node in self.queue.due_nodes(now) {
             self.queue.node(&node);
         }
-        self.count_all_slots(now);
-        while let Some(job) = self.queue.next_job(now) {
-            self.decide_job(job, now);
+        self.looks = LOOKS;
+        let mut done = 0;
+        while done < WORK
+            && let Some(work) = self.decide_next(now)
+        {
+            done += work;
         }
+    }
+
+    /// Does the next thing, and says how much work that was; None if there is nothing to do. All jobs are read before one is
+    /// decided: a new leader finds orders of all of them, and they count for the fleet limit.
+    fn decide_next(&mut self, now: Timestamp) -> Option<usize> {
+        if let Some(job) = self.jobs.next_unread() {
+            self.read_job(job, now);
+            return Some(self.nodes.records().len().max(JOB_WORK));
+        }
+        // Neither waits for the end of the other.
+        let scanned = self.scan_next(now);
+        let decided = self.queue.next_job(now).map(|job| self.decide_job(job, now));
+        scanned.or(decided).map(|_| scanned.unwrap_or(0) + decided.unwrap_or(0))
+    }
+
+    /// Whether there is more to decide than was done at once.
+    pub fn is_undecided(&self) -> bool {
+        self.is_complete() && (self.jobs.has_unread() || !self.scan.is_empty() || self.queue.has_jobs())
     }
 
     /// What jobs and hand-written entries may pull with.

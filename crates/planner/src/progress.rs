@@ -167,6 +167,11 @@ impl Progress {
         self.nodes.keys().cloned().collect()
     }
 
+    /// Whether a node is selected, or still has an order.
+    pub fn knows(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
     /// Whether the job's Secrets hold a login for the registry of an image.
     pub fn has_login(&self, registry: &str) -> bool {
         !self.no_logins.iter().any(|no_login| no_login.registry == registry)

@@ -152,6 +152,11 @@ impl Engine {
         }
     }
 
+    /// Whether it has more to decide than it did in one go.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.inner.is_undecided()
+    }
+
     /// Whether it has more nodes to look at than it did in one go.
     pub(crate) fn has_more_nodes(&self) -> bool {
         self.inner.has_queued_nodes()

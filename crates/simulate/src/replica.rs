@@ -171,14 +171,15 @@ impl Replica {
                 self.in_flight.insert(self.next_request, request);
             }
         }
-        self.engine.decide(clock);
     }
 
     fn next_turn(&self, now: Millis, clock: Timestamp) -> Millis {
         if !self.inbox.is_empty() || !self.responses.is_empty() {
             return now + 1;
         }
-        if self.engine.has_more_nodes() && self.counts[0] < MAX_IN_FLIGHT[0] && self.term.is_some() && !self.drains {
+        let has_work =
+            self.engine.is_undecided() || (self.engine.has_more_nodes() && self.counts[0] < MAX_IN_FLIGHT[0]);
+        if has_work && self.term.is_some() && !self.drains {
             return now + 1;
         }
         // A replica that does not lead, or waits for earlier requests, decides nothing: no moment of its engine matters.

@@ -25,6 +25,7 @@ impl Engine {
         };
         self.read_job(id, now);
         self.set_unusable(id, unusable.clone(), now);
+        while self.scan_next(now).is_some() {}
         let Some(record) = self.jobs.get_mut(id) else {
             return Err("it was not seen".to_owned());
         };

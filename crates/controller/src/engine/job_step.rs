@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::job::Job;
 use super::jobs::{EndedJob, JobId, JobKey, JobState, Observed, Running};
-use super::{Engine, WatchKind};
+use super::{Engine, JOB_WORK, WatchKind};
 
 /// Between two looks at one job that nothing but time asks for.
 const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(10);
@@ -54,11 +54,10 @@ impl Engine {
         }
     }
 
-    /// Decides for one job.
-    pub(super) fn decide_job(&mut self, id: JobId, now: Timestamp) {
-        self.read_job(id, now);
-        let Some(record) = self.jobs.get(id) else {
-            return;
+    /// Decides for one job, unless it has yet to see all nodes. Says how much work that was.
+    pub(super) fn decide_job(&mut self, id: JobId, now: Timestamp) -> usize {
+        let Some(record) = self.jobs.get(id).filter(|_| !self.scan.contains(id)) else {
+            return 0;
         };
         match &record.state {
             JobState::Running(_) => self.run_job(id, now),
@@ -69,14 +68,14 @@ impl Engine {
             JobState::Leaving(_) | JobState::Idle | JobState::Refused(_) => {}
         }
         self.schedule_write(id, now);
+        JOB_WORK
     }
 
-    /// Reads the object of a job if it changed: finds out where the job is in its life, and starts or edits its campaign.
+    /// Reads the object of a job: finds out where the job is in its life, and starts or edits its campaign.
     pub(super) fn read_job(&mut self, id: JobId, now: Timestamp) {
-        let Some(record) = self.jobs.get_mut(id).filter(|record| record.changed_since_read) else {
+        let Some(record) = self.jobs.get_mut(id) else {
             return;
         };
-        record.changed_since_read = false;
         if matches!(record.state, JobState::Leaving(_)) {
             return;
         }
@@ -128,6 +127,7 @@ impl Engine {
         let Some(record) = self.jobs.get_mut(id) else {
             return;
         };
+        let named = self.nodes.that_may_name(&record.uid);
         if let JobState::Running(running) = &mut record.state {
             campaign.tasks.keep_ordered(&running.progress);
             running.progress.edit(campaign, now);
@@ -142,37 +142,23 @@ impl Engine {
             }
             self.jobs
                 .set_state(id, JobState::Running(Box::new(Running::new(progress))));
+            // It has at most these, until it has seen which of them ended.
             self.fleet_limit.add(id);
+            self.fleet_limit.set_slots(id, named.len());
         }
         self.find_missing_logins(id);
         self.count_pods(id);
-        self.reselect_job(id, now);
-        self.show_former_nodes(id, now);
-        self.queue_nodes_of(id);
-    }
-
-    /// Shows a job the nodes that an edit took from it: it holds their slots until its entries are gone.
-    fn show_former_nodes(&mut self, id: JobId, now: Timestamp) {
-        let Some(running) = self.jobs.running(id) else {
-            return;
-        };
-        let selects = |node: &NodeKey| self.nodes.get(node).is_some_and(|record| record.jobs.contains(&id));
-        let former: Vec<NodeKey> = running
-            .progress
-            .nodes()
-            .into_iter()
-            .filter(|node| !selects(node))
-            .collect();
-        for node in former {
-            self.show(id, &node, now);
-            self.nodes.compress(&node);
-        }
+        self.rescan(id, now);
+        self.queue.nodes(&named);
     }
 
     /// One look at a running job: finds out whether it has to wait, hands out and takes back orders as far as the job and the
     /// fleet limit allow, and ends the job if it is over.
     fn run_job(&mut self, id: JobId, now: Timestamp) {
         let (waits_for_secrets, ask_again) = self.check_secrets(id, now);
+        if self.scan.contains(id) {
+            return;
+        }
         let hold = if self.limits.pause {
             Some(Hold::FleetPaused)
         } else {
@@ -266,22 +252,16 @@ impl Engine {
 
     /// Ends a job's campaign, however it went: the nodes see to their entries.
     fn stop(&mut self, id: JobId, state: JobState) {
-        self.queue_nodes_of(id);
+        // Every node on which it has an entry, or may get one, is looked at.
+        if let Some(record) = self.jobs.get(id) {
+            self.queue.nodes(&self.nodes.that_may_name(&record.uid));
+        }
         self.nodes.forget_job(id);
+        self.scan.remove(id);
         self.fleet_limit.remove(id);
         self.queue_next_waiting();
         self.jobs.set_state(id, state);
         self.forget_unused_secrets();
-    }
-
-    /// Every node on which a job has an entry, or may get one, is looked at.
-    fn queue_nodes_of(&mut self, id: JobId) {
-        let Some(record) = self.jobs.get(id) else {
-            return;
-        };
-        for node in self.nodes.that_may_name(&record.uid) {
-            self.queue.node(&node);
-        }
     }
 
     /// The job that waits for the fleet's limit is looked at if a slot is free. It takes something or stops waiting, and
@@ -292,19 +272,7 @@ impl Engine {
         }
     }
 
-    /// Counts what jobs have of the fleet's slots before any of them takes more: a new leader finds orders of all jobs.
-    pub(super) fn count_all_slots(&mut self, now: Timestamp) {
-        if !self.fleet_limit.is_limited() {
-            return;
-        }
-        let jobs: Vec<JobId> = self.queue.jobs().collect();
-        for id in jobs {
-            self.read_job(id, now);
-            self.count_slots(id);
-        }
-    }
-
-    pub(super) fn count_slots(&mut self, id: JobId) {
+    fn count_slots(&mut self, id: JobId) {
         let Some(running) = self.jobs.running(id) else {
             return;
         };

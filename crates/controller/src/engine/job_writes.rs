@@ -60,7 +60,9 @@ impl Engine {
             return None;
         }
         while let Some(id) = self.queue.next_job_write() {
-            let record = self.jobs.get_mut(id).filter(|record| !record.throttle.in_flight);
+            let scans = self.scan.contains(id);
+            let record = self.jobs.get_mut(id);
+            let record = record.filter(|record| !scans && !record.throttle.in_flight);
             if let Some(record) = record
                 && let Some(write) = job_write(record, now)
             {

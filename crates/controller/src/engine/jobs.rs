@@ -33,8 +33,6 @@ pub(super) struct JobRecord {
     pub(super) key: JobKey,
     pub(super) uid: String,
     pub(super) job: Box<dyn Job>,
-    /// The object changed since it was last read.
-    pub(super) changed_since_read: bool,
     /// The finalizer of other software was taken off once. If it comes back, that software still runs and needs it, until
     /// the job is deleted.
     finalizer_taken: bool,
@@ -82,6 +80,8 @@ pub(super) struct Jobs {
     records: BTreeMap<JobId, JobRecord>,
     by_key: BTreeMap<JobKey, JobId>,
     by_uid: BTreeMap<String, JobId>,
+    /// Jobs whose object changed since it was last read.
+    unread: BTreeSet<JobId>,
     next: JobId,
     /// Deleted jobs, and when that was noticed: entries may still name them.
     deleted: BTreeMap<String, Timestamp>,
@@ -167,7 +167,6 @@ impl JobRecord {
         self.job.stop();
         self.throttle.restart();
         self.ahead_of_watch = false;
-        self.changed_since_read = true;
     }
 }
 
@@ -178,6 +177,15 @@ impl Jobs {
 
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut JobRecord> {
         self.records.get_mut(&id)
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// The next job whose object has to be read.
+    pub(super) fn next_unread(&mut self) -> Option<JobId> {
+        self.unread.pop_first()
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = JobId> + '_ {
@@ -284,8 +292,8 @@ impl Jobs {
             record.finalizer_taken |= record.job.has_foreign_finalizer() && !job.has_foreign_finalizer();
         }
         record.ahead_of_watch = from_write;
-        record.changed_since_read = true;
         record.job.replace_object(job);
+        self.unread.insert(id);
         Observed::Job(id)
     }
 
@@ -299,13 +307,13 @@ impl Jobs {
             key,
             uid,
             job,
-            changed_since_read: true,
             finalizer_taken: false,
             ahead_of_watch: from_write,
             state: JobState::Idle,
             throttle: WriteThrottle::default(),
         };
         self.records.insert(id, record);
+        self.unread.insert(id);
         id
     }
 
@@ -328,6 +336,7 @@ impl Jobs {
         self.running -= usize::from(record.is_running());
         self.by_key.remove(&record.key);
         self.by_uid.remove(&record.uid);
+        self.unread.remove(&id);
         let limit = now.checked_sub(REMEMBER_DELETED).unwrap_or(Timestamp::MIN);
         self.deleted.retain(|_, noticed| limit < *noticed);
         self.deleted.insert(record.uid.clone(), now);
@@ -337,6 +346,7 @@ impl Jobs {
     /// Forgets how far jobs are, and what is in flight: the next look at each begins anew.
     pub(super) fn restart(&mut self) {
         self.records.values_mut().for_each(JobRecord::forget_progress);
+        self.unread = self.ids().collect();
         self.running = 0;
         // After the clock was set back, these moments would be in the future.
         self.deleted.clear();

@@ -104,14 +104,11 @@ impl Engine {
         }
         for job in self.jobs.running_ids() {
             if !self.jobs.secrets_of(job).is_empty() {
-                self.reselect_job(job, now);
-                self.queue.job(job);
+                self.rescan(job, now);
             }
         }
         // Hand-written entries are given their credentials when their node is looked at.
-        for node in self.nodes.keys() {
-            self.queue.node(&node);
-        }
+        self.queue.nodes(&self.nodes.keys());
     }
 
     /// The policy or its binding changed.

@@ -1,6 +1,6 @@
 //! How a campaign sees a node: whether it selects the node, what keeps the node from taking part, and what the node reports.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use larder_api::NodeImage;
@@ -68,27 +68,26 @@ impl Engine {
         }
     }
 
-    /// Looks anew which nodes a job selects, and shows them to it.
-    pub(super) fn reselect_job(&mut self, job: JobId, now: Timestamp) {
-        let fixed = self
-            .jobs
-            .running(job)
-            .and_then(|running| match &running.progress.campaign().selection.by {
-                SelectBy::Fixed(names) => Some(names.iter().map(|name| NodeKey::from(name.as_str()))),
-                SelectBy::All | SelectBy::Names(_) | SelectBy::Labels(_) | SelectBy::Pods(_) => None,
-            });
-        let mut nodes: BTreeSet<NodeKey> = fixed.into_iter().flatten().collect();
-        nodes.extend(self.nodes.keys());
-        for node in nodes {
-            self.reselect(job, &node, now);
-            self.nodes.compress(&node);
+    /// Looks anew whether a job selects a node, and shows the node to it if it does, or did: a job holds the slot of a node
+    /// that it left until its entries are gone. True if the node was shown.
+    pub(super) fn reselect(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> bool {
+        let Some(running) = self.jobs.running(job) else {
+            return false;
+        };
+        let mut shown = running.progress.knows(node);
+        if running.knows_nodes() {
+            shown |= self.select(job, node);
         }
+        if shown {
+            self.show(job, node, now);
+        }
+        shown
     }
 
-    /// Looks anew whether a job selects a node, and shows the node to it.
-    pub(super) fn reselect(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
-        let Some(running) = self.jobs.running(job).filter(|running| running.knows_nodes()) else {
-            return;
+    /// Looks anew whether a job selects a node. True if it does.
+    fn select(&mut self, job: JobId, node: &NodeKey) -> bool {
+        let Some(running) = self.jobs.running(job) else {
+            return false;
         };
         let found = selects(running, node, self.nodes.get(node));
         let no_agent = match found {
@@ -106,13 +105,11 @@ impl Engine {
             Some(record) => record.jobs.remove(&job),
             None => false,
         };
-        if selected || was_selected {
-            self.show(job, node, now);
-        }
         // A job that left the node is taken off its entries.
         if selected != was_selected {
             self.queue.node(node);
         }
+        selected
     }
 
     /// Shows a node to the jobs that select it, and to those that still own an entry: they hold a slot until it is gone.

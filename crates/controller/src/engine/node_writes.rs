@@ -31,9 +31,9 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 /// A patch that the API server refuses is made anew after this long.
 const AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(30);
 
-/// Nodes that are looked at in search of one that is to be written. After a list every node is looked at, and most need
-/// nothing: other events must not wait for that.
-const LOOKS: usize = 128;
+/// Nodes that are looked at in one turn of the main loop, in search of those that are to be written. After a list every node
+/// is looked at, and most need nothing: other events must not wait for that.
+pub(super) const LOOKS: usize = 128;
 
 /// The whole fleet reports bytes this often in a second, at most.
 const PROGRESS_WRITES_PER_SECOND: usize = 50;
@@ -116,7 +116,11 @@ impl Engine {
             return;
         };
         let campaign = running.progress.campaign();
-        let image = self.nodes.get(node).and_then(|record| record.image.as_ref());
+        let record = self
+            .nodes
+            .get(node)
+            .filter(|record| record.image.may_name(campaign.uid()));
+        let image = record.and_then(|record| record.image.as_ref());
         let order = match step {
             Step::HandOut(_) => Order::claim(campaign.tasks.of(node).map(|task| &**task), image, campaign.uid()),
             Step::Withdraw(_) => Order::Withdraw,
@@ -127,13 +131,14 @@ impl Engine {
         }
     }
 
-    /// The next NodeImage to write, and how. None also if none was found among many: ask again in a while.
+    /// The next NodeImage to write, and how. None also if none was found among many: ask again after the next decision.
     pub fn next_node_write(&mut self, now: Timestamp) -> Option<(NodeKey, NodeWrite)> {
         if !self.is_complete() {
             return None;
         }
-        for _ in 0..LOOKS {
-            let node = self.queue.next_node()?;
+        while 0 < self.looks {
+            let node = self.queue.next_node(|node| self.scan.is_past(node))?;
+            self.looks -= 1;
             if let Some(write) = self.node_write(&node, now) {
                 return Some((node, write));
             }

@@ -109,8 +109,7 @@ impl Engine {
         self.pods.listed(namespace);
         for (job, _) in self.jobs_by_pods(namespace) {
             self.count_pods(job);
-            self.reselect_job(job, now);
-            self.queue.job(job);
+            self.rescan(job, now);
         }
     }
 

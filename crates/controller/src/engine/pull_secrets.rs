@@ -24,14 +24,12 @@ impl Engine {
             if news {
                 self.find_missing_logins(job);
                 // A node that was denied may now be given something better.
-                self.reselect_job(job, now);
+                self.rescan(job, now);
             }
             self.queue.job(job);
         }
         if news && is_for_hand_written(&secret.namespace) {
-            for node in self.nodes.keys() {
-                self.queue.node(&node);
-            }
+            self.queue.nodes(&self.nodes.keys());
         }
     }
 
@@ -68,7 +66,7 @@ impl Engine {
         let changed = running.unusable != unusable;
         running.unusable = unusable;
         if changed && running.progress.campaign().secret_scope == SecretScope::Node {
-            self.reselect_job(job, now);
+            self.rescan(job, now);
         }
     }
 

@@ -51,9 +51,7 @@ impl Engine {
     /// Everything is looked at as soon as possible: a list is complete.
     pub(super) fn queue_all(&mut self) {
         self.resync = Resync::default();
-        for node in self.nodes.keys() {
-            self.queue.node(&node);
-        }
+        self.queue.nodes(&self.nodes.keys());
         for job in self.jobs.ids() {
             self.queue.job(job);
         }
@@ -61,7 +59,7 @@ impl Engine {
 }
 
 /// The next few keys after the last one.
-fn after<K: Ord + Clone, V>(map: &BTreeMap<K, V>, last: Option<&K>, count: usize) -> Vec<K> {
+pub(super) fn after<K: Ord + Clone, V>(map: &BTreeMap<K, V>, last: Option<&K>, count: usize) -> Vec<K> {
     let from = last.map_or(Bound::Unbounded, Bound::Excluded);
     let rest = map.range::<K, _>((from, Bound::Unbounded));
     rest.map(|(key, _)| key.clone()).take(count).collect()

@@ -6,6 +6,7 @@ mod jobs;
 mod node_policy;
 mod nodes;
 mod secrets;
+mod turns;
 
 use jiff::Timestamp;
 use larder_api::NodeImage;

@@ -64,11 +64,6 @@ impl WorkQueue {
         self.jobs.insert(job);
     }
 
-    /// Jobs that something happened to.
-    pub(crate) fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
-        self.jobs.iter().copied()
-    }
-
     pub(crate) fn node(&mut self, node: &NodeKey) {
         self.nodes.insert(node.clone());
     }
@@ -85,6 +80,10 @@ impl WorkQueue {
             .get(&job)
             .map_or(moment, |known| moment.min(*known));
         self.later_jobs.set(&job, Some(sooner));
+    }
+
+    pub(crate) fn nodes(&mut self, nodes: &[NodeKey]) {
+        self.nodes.extend(nodes.iter().cloned());
     }
 
     pub(crate) fn node_later(&mut self, node: &NodeKey, moment: Option<Timestamp>) {
@@ -112,13 +111,18 @@ impl WorkQueue {
         std::iter::from_fn(|| self.later_nodes.pop_due(now)).collect()
     }
 
+    pub(crate) fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
     pub(crate) fn has_nodes(&self) -> bool {
         !self.nodes.is_empty()
     }
 
-    /// The next node that has to be looked at now.
-    pub(crate) fn next_node(&mut self) -> Option<NodeKey> {
-        self.nodes.pop_first()
+    /// The next node that has to be looked at now, of those that may be.
+    pub(crate) fn next_node(&mut self, may_be: impl Fn(&NodeKey) -> bool) -> Option<NodeKey> {
+        let node = self.nodes.iter().find(|node| may_be(node)).cloned()?;
+        self.nodes.take(&node)
     }
 
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {

@@ -110,7 +110,7 @@ fn every_job_and_node_is_looked_at_once_in_a_resync() {
     for number in 0..100 {
         engine.show_event(node(&format!("node-{number:03}")), at(0));
     }
-    let queued = |engine: &mut Engine| std::iter::from_fn(|| engine.queue.next_node()).collect::<Vec<_>>();
+    let queued = |engine: &mut Engine| std::iter::from_fn(|| engine.queue.next_node(|_| true)).collect::<Vec<_>>();
     assert_eq!(queued(&mut engine).len(), 100);
     let mut seen = Vec::new();
     assert_eq!(engine.resync_slices(), 4);

@@ -174,7 +174,7 @@ fn a_heartbeat_of_a_kubelet_queues_nothing() {
 }
 
 /// A NodeImage after a patch.
-fn patched(before: &NodeImage, patch: Value, generation: i64) -> NodeImage {
+pub(super) fn patched(before: &NodeImage, patch: Value, generation: i64) -> NodeImage {
     let mut object = json_of(before);
     let patch: json_patch::Patch = parsed(patch);
     json_patch::patch(&mut object, &patch).unwrap();
