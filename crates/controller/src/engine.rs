@@ -184,6 +184,7 @@ impl Engine {
             self.queue.node(&node);
         }
         self.looks = LOOKS;
+        self.count_all_slots();
         let mut done = 0;
         while done < WORK
             && let Some(work) = self.decide_next(now)

@@ -26,6 +26,10 @@ impl FleetLimit {
         Self { max, ..Self::default() }
     }
 
+    pub(super) fn is_limited(&self) -> bool {
+        self.max.is_some()
+    }
+
     /// Slots that all running jobs hold together.
     pub(super) fn taken(&self) -> usize {
         self.taken

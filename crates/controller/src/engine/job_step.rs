@@ -142,10 +142,14 @@ impl Engine {
             }
             self.jobs
                 .set_state(id, JobState::Running(Box::new(Running::new(progress))));
-            // It has at most these, until it has seen which of them ended.
             self.fleet_limit.add(id);
-            self.fleet_limit.set_slots(id, named.len());
         }
+        // It has at most these, until it has seen which of them ended.
+        let known = self
+            .jobs
+            .running(id)
+            .map_or(0, |running| running.progress.counts().slots);
+        self.fleet_limit.set_slots(id, known + named.len());
         self.find_missing_logins(id);
         self.count_pods(id);
         self.rescan(id, now);
@@ -272,7 +276,17 @@ impl Engine {
         }
     }
 
-    fn count_slots(&mut self, id: JobId) {
+    /// Counts what jobs have of the fleet's slots before any of them takes more.
+    pub(super) fn count_all_slots(&mut self) {
+        if self.fleet_limit.is_limited() {
+            let jobs: Vec<JobId> = self.queue.jobs().filter(|job| !self.scan.contains(*job)).collect();
+            for job in jobs {
+                self.count_slots(job);
+            }
+        }
+    }
+
+    pub(super) fn count_slots(&mut self, id: JobId) {
         let Some(running) = self.jobs.running(id) else {
             return;
         };

@@ -60,9 +60,10 @@ impl Engine {
             return None;
         }
         while let Some(id) = self.queue.next_job_write() {
-            let scans = self.scan.contains(id);
+            // It is decided, and then written, when that is done.
+            let waits = self.jobs.is_unread(id) || self.scan.contains(id);
             let record = self.jobs.get_mut(id);
-            let record = record.filter(|record| !scans && !record.throttle.in_flight);
+            let record = record.filter(|record| !waits && !record.throttle.in_flight);
             if let Some(record) = record
                 && let Some(write) = job_write(record, now)
             {

@@ -183,6 +183,10 @@ impl Jobs {
         !self.unread.is_empty()
     }
 
+    pub(super) fn is_unread(&self, id: JobId) -> bool {
+        self.unread.contains(&id)
+    }
+
     /// The next job whose object has to be read.
     pub(super) fn next_unread(&mut self) -> Option<JobId> {
         self.unread.pop_first()

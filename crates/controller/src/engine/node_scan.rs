@@ -103,6 +103,7 @@ impl Engine {
             self.nodes.compress(node);
         }
         for job in self.scan.advance(node.as_ref()) {
+            self.count_slots(job);
             self.queue.job(job);
         }
         Some(work)

@@ -111,6 +111,11 @@ impl WorkQueue {
         std::iter::from_fn(|| self.later_nodes.pop_due(now)).collect()
     }
 
+    /// Jobs that something happened to.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.jobs.iter().copied()
+    }
+
     pub(crate) fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
