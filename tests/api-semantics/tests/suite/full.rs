@@ -61,6 +61,8 @@ sandboxConfig: {labels: {a: b}, annotations: {c: d}}
 pin: true
 failurePolicy: {maxFailures: "10%"}
 tolerations: [{key: a, operator: Equal, value: b, effect: NoExecute, tolerationSeconds: 3}]
+windows: [{days: [Mon, Sun], from: "22:00", to: "06:00", timeZone: Europe/Berlin}]
+windowEnd: Stop
 "#;
 
 const BY_NAME: &str = "selector: {names: [node-1]}\n";
@@ -188,6 +190,8 @@ imagePrePullTemplate:
   pin: true
   activeDeadlineSeconds: 5
   ttlSecondsAfterFinished: 6
+  windows: [{days: [Mon, Sun], from: "22:00", to: "06:00", timeZone: Europe/Berlin}]
+  windowEnd: Stop
 "#;
 
 const PRE_PULL_STATUS: &str = r#"
