@@ -1,5 +1,8 @@
 //! Layers that we fetch into containerd's content store before CRI pulls the image.
 
+mod leftovers;
+mod shared_layers;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -220,91 +223,6 @@ async fn garbage_collection_during_a_fetch_loses_nothing(#[case] version: Contai
 #[case::v1_7(ContainerdVersion::V1_7)]
 #[case::v2(ContainerdVersion::V2)]
 #[tokio::test]
-async fn layers_that_two_images_share_are_fetched_once(#[case] version: ContainerdVersion) {
-    let line = Line::start(4 * MIB).await;
-    // Neighbouring seeds: two of three layers are the same.
-    let (one, two) = (
-        Recipe::random(1, 3, 5 * MIB).build(),
-        Recipe::random(2, 3, 5 * MIB).build(),
-    );
-    let (first, second) = (line.push(&one, "one").await, line.push(&two, "two").await);
-    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
-    let pulls = [start_pull(&node.runtime, &first), start_pull(&node.runtime, &second)];
-    for pull in pulls {
-        let pulled = pull.await.unwrap().unwrap();
-        assert!(matches!(pulled.path, FetchPath::Fetcher(_)), "{:?}", pulled.path);
-    }
-    let moved = line.line.bytes();
-    let once = one.content_size() * 4 / 3;
-    assert!(moved * 100 <= once * 105, "{moved} bytes for {once}");
-}
-
-/// Small enough for one request each: the registry's own log tells how often they were asked for.
-#[rstest]
-#[case::v1_7(ContainerdVersion::V1_7)]
-#[case::v2(ContainerdVersion::V2)]
-#[tokio::test]
-async fn each_layer_of_images_that_are_pulled_together_is_asked_for_once(#[case] version: ContainerdVersion) {
-    let line = Line::start(MIB / 2).await;
-    let images = [1, 2, 3].map(|seed| Recipe::random(seed, 20, 250_000).build());
-    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
-    let settings = FetchSettings {
-        connections: 1,
-        ..FetchSettings::default()
-    };
-    let runtime = fetching_runtime_with(&node.containerd, settings).await;
-    let mut names = Vec::new();
-    for (number, built) in images.iter().enumerate() {
-        names.push(line.push(built, &format!("app-{number}")).await);
-    }
-    let pulls: Vec<_> = names.iter().map(|name| start_pull(&runtime, name)).collect();
-    let mut paths = Vec::new();
-    for pull in pulls {
-        paths.push(pull.await.unwrap().unwrap().path);
-    }
-    assert!(matches!(paths[0], FetchPath::Fetcher(_)), "{paths:?}");
-    let served = line.registry.served();
-    let layers: BTreeSet<&str> = images.iter().flat_map(Image::layers).map(Blob::digest).collect();
-    assert_eq!(layers.len(), 22, "most are shared");
-    for layer in layers {
-        let asked = served
-            .iter()
-            .filter(|request| request.method == "GET" && request.path.ends_with(layer));
-        assert_eq!(asked.count(), 1, "{layer}");
-    }
-}
-
-/// The pull that brought a shared layer is given up, and what it left goes.
-#[rstest]
-#[case::v1_7(ContainerdVersion::V1_7)]
-#[case::v2(ContainerdVersion::V2)]
-#[tokio::test]
-async fn a_layer_that_another_pull_brought_outlives_that_pull(#[case] version: ContainerdVersion) {
-    let line = Line::start(2 * MIB).await;
-    let with_base = |own: u64| Recipe::new([Layer::random(1, 2 * MIB), Layer::random(own, 48 * MIB)]).build();
-    let (one, two) = (with_base(2), with_base(3));
-    let (first, second) = (line.push(&one, "one").await, line.push(&two, "two").await);
-    let base = one.layers()[0].digest();
-    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
-    let has_base = async || labels(&node.containerd).await.contains_key(base);
-    let pull = start_pull(&node.runtime, &first);
-    wait_until(DEADLINE, "the shared layer", has_base).await.unwrap();
-    pull.abort();
-    pull.await.unwrap_err();
-
-    let pull = start_pull(&node.runtime, &second);
-    wait_for_bytes(&line.line, line.line.bytes() + 4 * MIB as u64).await;
-    node.runtime.drop_unfinished(&[second.clone()].into()).await.unwrap();
-    assert!(has_base().await, "the second pull needs it");
-    let pulled = pull.await.unwrap().unwrap();
-    let new = two.layers()[1].size() + two.config().size();
-    assert_eq!(pulled.fetched, Some(ByteSize(new)));
-}
-
-#[rstest]
-#[case::v1_7(ContainerdVersion::V1_7)]
-#[case::v2(ContainerdVersion::V2)]
-#[tokio::test]
 async fn layers_that_are_compressed_with_zstd_are_fetched(#[case] version: ContainerdVersion) {
     let line = Line::start(8 * MIB).await;
     let layers = (1..4).map(|seed| Layer::random(seed, 4 * MIB).compression(Compression::Zstd));
@@ -446,102 +364,6 @@ async fn nothing_is_fetched_of_an_image_with_more_layers_than_can_be_mounted(
     let sent = registry.sent();
     let asked: Vec<_> = sent.iter().map(|sent| &sent.line).collect();
     assert!(!asked.iter().any(|line| line.contains("/blobs/")), "{asked:?}");
-}
-
-/// What was fetched of an image that cannot be had does not stay on the disk.
-#[rstest]
-#[case::layer_is_gone(None, Reason::NotFound)]
-#[case::layer_has_other_bytes(Some("x"), Reason::InvalidImage)]
-#[tokio::test]
-async fn nothing_stays_of_an_image_that_cannot_be_had(
-    #[values(ContainerdVersion::V1_7, ContainerdVersion::V2)] version: ContainerdVersion,
-    #[case] sent: Option<&'static str>,
-    #[case] reason: Reason,
-) {
-    let layers: Vec<_> = ["a", "b"].map(|digit| format!("sha256:{}", digit.repeat(64))).into();
-    let promised = Promised::of_size(&layers, 5 * MIB);
-    let registry = promised.serve(sent.map(|byte| byte.repeat(5 * MIB))).await;
-    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
-    let host = registry.address.to_string();
-    let hosts = format!("server = \"http://{host}\"\n");
-    node.containerd.set_hosts(&host, &hosts).unwrap();
-    let request = PullRequest::new(image(&format!("{host}/app:v1")));
-    let error = node.runtime.pull(&request).await.unwrap_err();
-    assert_eq!(error.reason(), reason, "{}", error.text());
-    wait_until_nothing_is_left(&node.containerd).await;
-}
-
-#[rstest]
-#[case::v1_7(ContainerdVersion::V1_7)]
-#[case::v2(ContainerdVersion::V2)]
-#[tokio::test]
-async fn a_full_disk_gets_back_what_was_fetched(#[case] version: ContainerdVersion) {
-    let line = Line::start(8 * MIB).await;
-    let large = line.push(&Recipe::random(1, 2, 12 * MIB).build(), "large").await;
-    let node = Node::start_fetching(ContainerdOptions {
-        disk_size: Some(16 << 20),
-        ..ContainerdOptions::new(version)
-    })
-    .await;
-    let error = node.runtime.pull(&PullRequest::new(large)).await.unwrap_err();
-    assert_eq!(error.reason(), Reason::NoSpace, "{}", error.text());
-    wait_until_nothing_is_left(&node.containerd).await;
-}
-
-#[rstest]
-#[case::v1_7(ContainerdVersion::V1_7)]
-#[case::v2(ContainerdVersion::V2)]
-#[tokio::test]
-async fn what_was_fetched_for_an_image_that_nothing_orders_any_more_goes(#[case] version: ContainerdVersion) {
-    let line = Line::start(MIB).await;
-    let built = Recipe::random(1, 2, 8 * MIB).build();
-    let app = line.push(&built, "app").await;
-    let node = Node::start_fetching(ContainerdOptions::new(version)).await;
-    let pull = start_pull(&node.runtime, &app);
-    wait_for_bytes(&line.line, built.content_size() / 2).await;
-    node.runtime.drop_unfinished(&BTreeSet::new()).await.unwrap();
-    assert_ne!(
-        leftovers(&node.containerd).await.0,
-        "",
-        "a pull that runs keeps its lease"
-    );
-    pull.abort();
-    pull.await.unwrap_err();
-
-    // An agent that starts finds what was left behind.
-    let runtime = fetching_runtime(&node.containerd).await;
-    runtime.drop_unfinished(&[app].into()).await.unwrap();
-    assert_ne!(leftovers(&node.containerd).await.0, "", "the image is still ordered");
-    runtime.drop_unfinished(&BTreeSet::new()).await.unwrap();
-    wait_until_nothing_is_left(&node.containerd).await;
-}
-
-#[rstest]
-#[case::v1_7(ContainerdVersion::V1_7)]
-#[case::v2(ContainerdVersion::V2)]
-#[tokio::test]
-async fn the_agent_leaves_alone_what_a_command_on_the_same_node_fetches(#[case] version: ContainerdVersion) {
-    let line = Line::start(2 * MIB).await;
-    let built = Recipe::random(1, 4, 4 * MIB).build();
-    let app = line.push(&built, "app").await;
-    let agent = Node::start_fetching(ContainerdOptions::new(version)).await;
-    let command = fetching_runtime_of(FetchOwner::Command, &agent.containerd, FetchSettings::default()).await;
-    let pull = start_pull(&command, &app);
-    for share in [4, 6, 8] {
-        wait_for_bytes(&line.line, built.content_size() * share / 10).await;
-        agent.runtime.drop_unfinished(&BTreeSet::new()).await.unwrap();
-        ctr(&agent.containerd, &["content", "prune", "references"]).await;
-        assert_ne!(leftovers(&agent.containerd).await.0, "", "the command keeps its lease");
-    }
-    let pulled = pull.await.unwrap().unwrap();
-    assert!(is_fetched(&pulled), "{:?}", pulled.path);
-    assert_eq!(
-        pulled.fetched,
-        Some(ByteSize(built.content_size())),
-        "each byte came once"
-    );
-    assert_over_the_line(&line.line, &built, 105);
-    wait_until_nothing_is_left(&agent.containerd).await;
 }
 
 /// The registry answers nothing at the address in the image's name. containerd knows another by its `hosts.toml`, as it may
