@@ -28,8 +28,8 @@ pub fn escape_lines(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// A serialised JSON text: such characters become `\uXXXX`, or two of them as JSON has it, which a parser reads back as the
-/// same character. Line breaks stay: they only occur between values.
+/// A serialised JSON text: such characters become `\u` and four hexadecimal digits, twice for those beyond 16 bits, which a
+/// parser reads back as the same character. Line breaks stay: they only occur between values.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     replace(
         json,
@@ -43,7 +43,8 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     )
 }
 
-/// YAML whose affected strings are double-quoted: as [`escape_json`], but with `\UXXXXXXXX` for characters beyond 16 bits.
+/// YAML whose affected strings are double-quoted: as [`escape_json`], but characters beyond 16 bits become `\U` and eight
+/// digits.
 pub fn escape_yaml(yaml: &str) -> Cow<'_, str> {
     replace(
         yaml,

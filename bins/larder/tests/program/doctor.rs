@@ -115,10 +115,7 @@ fn rbac(file: &str) -> String {
     examples().join("../rbac").join(file).display().to_string()
 }
 
-/// A plan seals logins to nodes only where the controller would: an agent could otherwise publish a key for another node.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_plan_sends_no_login_while_the_policy_is_not_enforced() {
-    let cluster = Cluster::start().await;
+async fn install_crds_and_rights(cluster: &Cluster) {
     let crds = cluster.larder.run(&["crds"]).await.well();
     cluster.larder.write("crds.yaml", &crds);
     cluster.kubectl(&["apply", "--server-side", "-f", "crds.yaml"]).await;
@@ -126,6 +123,13 @@ async fn a_plan_sends_no_login_while_the_policy_is_not_enforced() {
         .kubectl(&["wait", "--for=condition=Established", "crd", "--all"])
         .await;
     cluster.kubectl(&["apply", "-f", &rbac("")]).await;
+}
+
+/// A plan seals logins to nodes only where the controller would: an agent could otherwise publish a key for another node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_sends_no_login_while_the_policy_is_not_enforced() {
+    let cluster = Cluster::start().await;
+    install_crds_and_rights(&cluster).await;
     cluster
         .apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}))
         .await;
@@ -165,13 +169,7 @@ async fn every_illness_of_a_cluster_is_named() {
     });
     assert_eq!(bare.badly(1), "6 problems were found");
 
-    let crds = cluster.larder.run(&["crds"]).await.well();
-    cluster.larder.write("crds.yaml", &crds);
-    cluster.kubectl(&["apply", "--server-side", "-f", "crds.yaml"]).await;
-    cluster
-        .kubectl(&["wait", "--for=condition=Established", "crd", "--all"])
-        .await;
-    cluster.kubectl(&["apply", "-f", &rbac("")]).await;
+    install_crds_and_rights(&cluster).await;
     let leader = cluster.lead();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
     cluster.apply(&node).await;
