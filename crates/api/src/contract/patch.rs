@@ -10,7 +10,7 @@ use crate::node_image::{NodeImage, NodeImageSpec, NodeImageStatus};
 /// A JSON patch that turns the spec of `current` into `wanted`, or None if they are the same.
 ///
 /// It is guarded by the generation, not by the resource version: an agent's status write in between does not make it fail,
-/// another spec write does. It names only what changed, so that the cost of a write follows the change.
+/// another spec write does. It is guarded by the uid too: a NodeImage that was created anew may have the same generation. It names only what changed, so that the cost of a write follows the change.
 pub fn spec_patch(current: &NodeImage, wanted: &NodeImageSpec) -> Option<Value> {
     let mut operations = map_operations("/spec/images", &current.spec.images, &wanted.images);
     match (&current.spec.sealed_credentials, &wanted.sealed_credentials) {
@@ -26,7 +26,7 @@ pub fn spec_patch(current: &NodeImage, wanted: &NodeImageSpec) -> Option<Value> 
         0,
         json!({ "op": "test", "path": "/metadata/generation", "value": generation }),
     );
-    Some(Value::Array(operations))
+    guarded_by_uid(current.metadata.uid.as_deref().unwrap_or_default(), operations)
 }
 
 /// A JSON patch for the status subresource that turns the status `current` of the NodeImage with this uid into `wanted`, or
@@ -156,6 +156,7 @@ mod tests {
     fn node_image(spec: NodeImageSpec, generation: i64) -> NodeImage {
         let mut object = NodeImage::new("node-1", spec);
         object.metadata.generation = Some(generation);
+        object.metadata.uid = Some("u".to_owned());
         object
     }
 
@@ -171,15 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_patch_is_guarded_by_the_generation_and_names_only_the_change() {
+    fn a_spec_patch_is_guarded_by_uid_and_generation_and_names_only_the_change() {
         let current = node_image(spec(&[(0, "latest"), (1, "v1")], &[]), 7);
         let patch = spec_patch(&current, &spec(&[(0, "latest"), (1, "v2")], &[])).unwrap();
+        assert_eq!(patch[0], json!({ "op": "test", "path": "/metadata/uid", "value": "u" }));
         assert_eq!(
-            patch[0],
+            patch[1],
             json!({ "op": "test", "path": "/metadata/generation", "value": 7 })
         );
-        assert_eq!(patch[1]["path"], "/spec/images/foo~1bar");
-        assert_eq!(patch.as_array().unwrap().len(), 2);
+        assert_eq!(patch[2]["path"], "/spec/images/foo~1bar");
+        assert_eq!(patch.as_array().unwrap().len(), 3);
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn a_rotated_secret_reaches_a_hand_written_entry_that_was_denied() {
     };
     let spec = |engine: &Engine| json_of(&engine.nodes.get(&node).unwrap().image.as_ref().unwrap().spec);
     let written = |patch: &Value, spec: &Value, generation: i64| {
-        let mut object = json!({"metadata": {"generation": generation}, "spec": spec});
+        let mut object = json!({"metadata": {"uid": "node-0", "generation": generation}, "spec": spec});
         let patch: json_patch::Patch = parsed(patch.clone());
         json_patch::patch(&mut object, &patch).unwrap();
         object["spec"].clone()
