@@ -158,7 +158,7 @@ impl NodeState {
             && before.reason == block.reason
             && matches!(block.reason, Reason::NodeUnsuitable | Reason::NodeFull)
         {
-            block.since = before.since.min(block.since);
+            block.since = before.since.into_iter().chain(block.since).min();
         }
     }
 
@@ -232,7 +232,10 @@ impl NodeState {
             Some((later(claim.handed_out, ACKNOWLEDGE), reason))
         } else {
             let gone = self.view.block.filter(|block| block.reason == Reason::NodeNotReady);
-            gone.map(|block| (later(block.since.max(claim.handed_out), ACKNOWLEDGE), block.reason))
+            gone.map(|block| {
+                let since = block.since.unwrap_or(claim.handed_out).max(claim.handed_out);
+                (later(since, ACKNOWLEDGE), block.reason)
+            })
         };
         Derived {
             recall: limit.filter(|(limit, _)| *limit <= now).map(|(_, reason)| reason),
@@ -255,7 +258,13 @@ impl NodeState {
             };
         }
         if let Some(block) = self.view.block {
-            return waiting(block.reason, later(block.since, campaign.response_time), now);
+            return match block.since {
+                Some(since) => waiting(block.reason, later(since, campaign.response_time), now),
+                None => Derived {
+                    bucket: Bucket::Waiting(Some(block.reason)),
+                    ..Derived::default()
+                },
+            };
         }
         let Some(no_response) = &self.no_response else {
             return Derived {

@@ -63,8 +63,8 @@ pub struct Heard {
 pub struct Block {
     /// What.
     pub reason: Reason,
-    /// Since when, as far as can be told.
-    pub since: Timestamp,
+    /// Since when, as far as can be told; the node fails when that is too long. None: it may wait for ever.
+    pub since: Option<Timestamp>,
 }
 
 /// What a node's NodeImage says about one campaign.
@@ -152,7 +152,10 @@ pub(crate) mod samples {
     /// A selected node that cannot take part.
     pub(crate) fn blocked(reason: Reason, since: Timestamp) -> NodeView {
         NodeView {
-            block: Some(Block { reason, since }),
+            block: Some(Block {
+                reason,
+                since: Some(since),
+            }),
             ..able()
         }
     }

@@ -283,7 +283,10 @@ fn block(
     let started = running.progress.started();
     let blocked = |reason, since: Option<Timestamp>| {
         let since = since.unwrap_or(started).clamp(started, now.max(started));
-        Some(Block { reason, since })
+        Some(Block {
+            reason,
+            since: Some(since),
+        })
     };
     let fixed = matches!(campaign.selection.by, SelectBy::Fixed(_));
     let task = campaign.tasks.of(node);
@@ -304,9 +307,8 @@ fn block(
         return blocked(Reason::NodeFull, Some(now));
     }
     let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());
-    // A Secret and the policy are waited for without end, a node for its time: the resync shows every node again before a
-    // wait that began `now` is over (asserted beside `RESYNC`).
-    let waits = |reason| Some(Block { reason, since: now });
+    // A Secret and the policy are waited for without end.
+    let waits = |reason| Some(Block { reason, since: None });
     if needs_credentials(running, task) {
         match sealing {
             Sealing::Allowed if key.is_some() => {}

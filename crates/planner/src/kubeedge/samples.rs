@@ -148,7 +148,10 @@ impl Fleet {
         };
         let view = NodeView {
             selected: true,
-            block: block.map(|reason| Block { reason, since }),
+            block: block.map(|reason| Block {
+                reason,
+                since: Some(since),
+            }),
             no_room: None,
             foreign_agent: false,
             claim,

@@ -432,3 +432,14 @@ proptest! {
         prop_assert_eq!(progress.counts().finished(), nodes);
     }
 }
+
+#[test]
+fn a_node_that_may_wait_for_ever_does_not_fail() {
+    let mut view = blocked(Reason::SecretMissing, at(0));
+    view.block.as_mut().unwrap().since = None;
+    let mut progress = Progress::new(campaign(1), at(0));
+    progress.node_changed(&node(0), view, at(0));
+    assert!(progress.decide(9, at(1_000_000)).is_empty());
+    assert_eq!((progress.counts().failed, progress.counts().waiting()), (0, 1));
+    assert_eq!(progress.counts().reasons.get(&Reason::SecretMissing), Some(&1));
+}
