@@ -19,7 +19,7 @@ const RUNTIMES: [(&str, &str); 5] = [
 ];
 
 /// File of the result, and how the table calls the case.
-const CASES: [(&str, &str); 15] = [
+const CASES: [(&str, &str); 16] = [
     ("version", "reports itself as"),
     ("tag", "pull by tag"),
     ("digest", "pull by digest"),
@@ -27,6 +27,7 @@ const CASES: [(&str, &str); 15] = [
     ("mirror", "mirror set up in the runtime"),
     ("sandbox-config", "`sandboxConfig`"),
     ("present", "image that is present: recognised, not fetched again"),
+    ("removal", "image that others remove: noticed, and pulled again"),
     ("missing-tag", "missing tag, repository or digest: reason"),
     ("wrong-password", "wrong or no password: reason"),
     ("disk-full", "disk full: reason, and the next pull works"),

@@ -87,6 +87,8 @@ impl Tools {
             refresh: Arc::clone(&self.refresh),
             clock: self.clock.clone(),
             pin_share: self.settings.pin_share,
+            gc_threshold: self.settings.gc_threshold,
+            inspect_every: self.settings.inspect_every,
             fetching: self.fetching(),
             health,
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use larder_model::ByteSize;
-use larder_planner::node::{NodeInventory, OwnName};
+use larder_planner::node::{NodeInventory, OwnName, room_before_clean_up};
 use larder_runtime::detect::detect;
 use larder_runtime::{Fetching, ImageEvents, ImageRuntime, Purpose, RuntimeError, Support, connect_with};
 use larder_telemetry::Part;
@@ -27,9 +27,6 @@ const GATHER: Duration = Duration::from_millis(200);
 /// A runtime that never stops talking is looked at all the same.
 const GATHER_MAX: Duration = Duration::from_secs(2);
 
-/// A new snapshot at least this often, or up to twice as seldom.
-const REGULARLY: Duration = Duration::from_mins(5);
-
 /// Longest pause between two attempts to reach the runtime.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -40,6 +37,9 @@ pub(crate) struct Inventory {
     pub(crate) refresh: Arc<Notify>,
     pub(crate) clock: Clock,
     pub(crate) pin_share: u8,
+    pub(crate) gc_threshold: u8,
+    /// A new snapshot after this time, or up to twice of it, in any case.
+    pub(crate) inspect_every: Duration,
     pub(crate) fetching: Option<Fetching>,
     pub(crate) health: Part,
 }
@@ -122,7 +122,7 @@ impl Inventory {
             }
             self.health.ready();
             self.snapshot.send_replace(Some(snapshot));
-            let regularly = rand::random_range(REGULARLY..REGULARLY * 2);
+            let regularly = rand::random_range(self.inspect_every..self.inspect_every * 2);
             tokio::select! {
                 () = self.refresh.notified() => {}
                 () = sleep(regularly) => {}
@@ -161,6 +161,7 @@ impl Inventory {
             },
             digest: own.digest.to_string(),
         });
+        let room = |(capacity, free)| room_before_clean_up(capacity, free, self.gc_threshold);
         let budget = |(capacity, _): (ByteSize, ByteSize)| ByteSize(capacity.0 / 100 * u64::from(self.pin_share));
         Ok(RuntimeSnapshot {
             runtime: version.to_string(),
@@ -169,6 +170,7 @@ impl Inventory {
                 names: names.collect(),
                 own: own.collect(),
                 pin_budget: image_fs.map(budget),
+                room: image_fs.map(room),
                 no_pin: capabilities.pin.why_not().map(str::to_owned),
                 no_alias: capabilities.alias.why_not().map(str::to_owned),
             },

@@ -37,6 +37,9 @@ pub struct Settings {
     /// How often the NodeImage is read anew although the watch is silent. A real API server sends bookmarks once a
     /// minute, so this strikes only where something is broken; KubeEdge's MetaServer sends none.
     pub silence: Duration,
+    /// How often the runtime is asked what it holds although it reported no change, at least; a runtime without events reports
+    /// none.
+    pub inspect_every: Duration,
 }
 
 impl Settings {
@@ -55,6 +58,7 @@ impl Settings {
             connections_per_pull: 8,
             max_bandwidth: None,
             silence: Duration::from_mins(3),
+            inspect_every: Duration::from_mins(5),
         }
     }
 }

@@ -81,6 +81,8 @@ impl Node {
         let settings = larder_agent::Settings {
             state_dir: Some(state),
             hosts_dir: hosts.map(Path::to_owned),
+            // No kubelet removes images here.
+            gc_threshold: 100,
             ..larder_agent::Settings::new(self.name.clone())
         };
         let health = Health::default();

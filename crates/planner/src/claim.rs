@@ -7,10 +7,10 @@ use larder_api::NodeImage;
 use larder_api::contract::{Answer, answer, first_version};
 use larder_api::node_image::{ImageTagSpec, ImageTagStatus, NodeImageSpec};
 use larder_api::template::SandboxConfig;
-use larder_model::{ImageRef, PullWhen};
+use larder_model::{ImageRef, Phase, PullWhen, Reason};
 
 use crate::campaign::whole_seconds;
-use crate::view::ClaimView;
+use crate::view::{ClaimView, Loss};
 
 /// What one campaign asks of one node's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +147,23 @@ pub fn claim_view(object: &NodeImage, image: &ImageRef, uid: &str) -> Option<Cla
         bytes_total: current.and_then(|status| status.bytes_total),
         bytes_done: current.and_then(|status| status.bytes_done),
         again: false,
+        loss: status.filter(|_| said == Answer::Succeeded).and_then(loss),
     })
+}
+
+/// What a node does about an image that it no longer has. A pull of a later version than the one that succeeded is a
+/// refresh, and no loss.
+fn loss(status: &ImageTagStatus) -> Option<Loss> {
+    let succeeded = status.last_succeeded.as_ref()?;
+    if succeeded.version != status.version() {
+        return None;
+    }
+    match status.phase() {
+        Phase::Succeeded => None,
+        Phase::Pulling => Some(Loss::Pulling),
+        Phase::Waiting => Some(Loss::Waiting(status.reason())),
+        Phase::Failed => Some(Loss::Failed(status.reason().unwrap_or(Reason::Internal))),
+    }
 }
 
 fn ended(status: &ImageTagStatus, said: Answer) -> Option<Timestamp> {
@@ -156,6 +172,7 @@ fn ended(status: &ImageTagStatus, said: Answer) -> Option<Timestamp> {
         .as_ref()
         .and_then(|success| success.completion_time.as_ref());
     let time = match said {
+        Answer::Succeeded if matches!(loss(status), Some(Loss::Failed(_))) => status.completion_time.as_ref(),
         Answer::Succeeded => success.or(status.completion_time.as_ref()),
         Answer::Failed(_) => status.completion_time.as_ref(),
         Answer::Unanswered | Answer::Waiting(_) | Answer::Pulling => None,
@@ -167,8 +184,7 @@ fn ended(status: &ImageTagStatus, said: Answer) -> Option<Timestamp> {
 mod tests {
     use super::*;
     use crate::view::samples::{at, campaign};
-    use larder_api::node_image::{ImageStatus, NodeImageStatus};
-    use larder_model::{Phase, Reason};
+    use larder_api::node_image::{ImageStatus, LastSucceeded, NodeImageStatus};
     use rstest::rstest;
 
     fn owner(uid: &str) -> ObjectReference {
@@ -357,5 +373,30 @@ mod tests {
         let (always, other) = (terms(1, None, PullWhen::Always), terms(1, None, PullWhen::IfNotPresent));
         let entry = tuned(&[(&always, always_waits), (&other, other_waits)], false);
         assert_eq!(entry.image_pull_policy.as_deref(), want);
+    }
+
+    #[rstest]
+    #[case::there(1, Phase::Succeeded, None, None)]
+    #[case::pulled_again(1, Phase::Pulling, None, Some(Loss::Pulling))]
+    #[case::waits(1, Phase::Waiting, Some(Reason::NoSpace), Some(Loss::Waiting(Some(Reason::NoSpace))))]
+    #[case::failed(1, Phase::Failed, Some(Reason::Dns), Some(Loss::Failed(Reason::Dns)))]
+    #[case::refreshed(2, Phase::Pulling, None, None)]
+    fn a_loss_is_told_from_a_refresh(
+        #[case] version: i64,
+        #[case] phase: Phase,
+        #[case] reason: Option<Reason>,
+        #[case] want: Option<Loss>,
+    ) {
+        let status = ImageTagStatus {
+            version: Some(version),
+            phase: phase.as_str().into(),
+            reason: reason.map(|reason| reason.as_str().to_owned()),
+            last_succeeded: Some(LastSucceeded {
+                version: 1,
+                ..LastSucceeded::default()
+            }),
+            ..ImageTagStatus::default()
+        };
+        assert_eq!(loss(&status), want);
     }
 }

@@ -1,5 +1,7 @@
 //! Why a node did not move: one sentence for every node of a campaign.
 
+mod loss;
+
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
@@ -11,6 +13,8 @@ use crate::agent_nodes::NoAgent;
 use crate::node_state::{Bucket, NodeState, Pending};
 use crate::progress::{Hold, NoLogin, Progress};
 use crate::view::{ClaimView, NodeKey};
+
+pub(crate) use self::loss::lost_sentence;
 
 /// What is to be said about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +109,10 @@ impl Progress {
                 None,
                 "The job does not select this node any more.".into(),
             ),
-            Bucket::Succeeded => say(ExplainedState::Succeeded, None, self.success(derived.wake)),
+            Bucket::Succeeded => match state.view.claim.and_then(|claim| claim.loss) {
+                Some(loss) => loss::lost(loss, derived.wake),
+                None => say(ExplainedState::Succeeded, None, self.success(derived.wake)),
+            },
             Bucket::Failed(reason) => say(
                 ExplainedState::Failed,
                 Some(reason),

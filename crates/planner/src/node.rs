@@ -10,6 +10,8 @@
 //! - `IfNotPresent` is answered by looking, which takes no slot. `Always`, and an empty or unknown policy, pull.
 //! - Pauses of 1, 2, 4 … 30 s stand between tries only. A permanent reason ends the entry, one that waits for the world
 //!   uses up no try.
+//! - An image that others removed is pulled again, with pauses that grow if that happens again and again, and not before there
+//!   is room for it.
 //! - The entry that waited longest starts first; entries of one job that came together start in the order of their positions.
 //! - Nothing here knows a runtime, a registry or an API server.
 
@@ -17,13 +19,14 @@ mod checks;
 mod duplicate;
 mod entry;
 mod entry_state;
+mod loss;
 mod message;
 mod node_inventory;
 mod pause;
 mod scheduler;
 mod status;
 
-pub use checks::{Measured, Promise, USAGE_MAX, judge, room_for};
+pub use checks::{Measured, Promise, USAGE_MAX, judge, room_before_clean_up, room_for};
 pub use duplicate::{AgentIdentity, DuplicateDetector, QUIET_TIME};
 pub use entry::{Entry, Key, entries};
 pub use entry_state::{Bytes, EntryState, Note, Origin, Stage, Trouble};

@@ -9,7 +9,7 @@ use larder_model::{Reason, Retry};
 
 use crate::campaign::{Campaign, later};
 use crate::refresh;
-use crate::view::{ClaimView, Heard, NodeView};
+use crate::view::{ClaimView, Heard, Loss, NodeView};
 
 /// An order that nobody takes up for this long is withdrawn, and its slot passed on. An agent answers within a second.
 pub(crate) const ACKNOWLEDGE: SignedDuration = SignedDuration::from_secs(30);
@@ -201,6 +201,9 @@ impl NodeState {
                 };
             }
             Answer::Failed(reason) => (Bucket::Failed(reason), refresh::after_failure(ended)),
+            Answer::Succeeded if matches!(claim.loss, Some(Loss::Failed(_))) => {
+                (Bucket::Succeeded, refresh::after_failure(ended))
+            }
             Answer::Succeeded | Answer::Unanswered | Answer::Waiting(_) | Answer::Pulling => (
                 Bucket::Succeeded,
                 refresh::after_success(campaign.uid(), node, claim.handed_out),

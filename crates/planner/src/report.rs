@@ -6,7 +6,7 @@ use larder_api::node_image::ImageTagStatus;
 use larder_model::{ImageRef, Reason, Retry};
 
 use crate::task::NodeTask;
-use crate::view::ClaimView;
+use crate::view::{ClaimView, Loss};
 
 /// What one node reports about its task. There is a report only while every image of the task is claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct ImageReport {
     pub bytes_total: Option<i64>,
     /// Bytes of these that are there.
     pub bytes_done: Option<i64>,
+    /// Somebody removed the image after the node had it.
+    pub loss: Option<Loss>,
 }
 
 /// Why an image could not be pulled, in the terms of a job.
@@ -55,6 +57,7 @@ impl ImageReport {
             ended: view.ended,
             bytes_total: view.bytes_total,
             bytes_done: view.bytes_done,
+            loss: view.loss,
         }
     }
 
@@ -105,6 +108,7 @@ impl NodeReport {
             bytes_total: sum(self.images.iter().map(|image| image.bytes_total)),
             bytes_done: sum(self.images.iter().map(|image| image.bytes_done)),
             again: false,
+            loss: self.images.iter().find_map(|image| image.loss),
         }
     }
 

@@ -42,6 +42,7 @@ impl NodeView {
                 bytes_total: None,
                 bytes_done: None,
                 again: false,
+                loss: None,
             }),
             unreadable: true,
             ..Self::default()
@@ -82,6 +83,19 @@ pub struct ClaimView {
     pub bytes_done: Option<i64>,
     /// A failure that new credentials may undo: the order is given again.
     pub again: bool,
+    /// Somebody removed the image after the node had it.
+    pub loss: Option<Loss>,
+}
+
+/// What a node does about an image that it had, and that somebody else removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It pulls the image again.
+    Pulling,
+    /// It is about to, or waits for this reason.
+    Waiting(Option<Reason>),
+    /// It could not get the image again.
+    Failed(Reason),
 }
 
 impl ClaimView {
@@ -169,6 +183,7 @@ pub(crate) mod samples {
             bytes_total: None,
             bytes_done: None,
             again: false,
+            loss: None,
         };
         NodeView {
             claim: Some(claim),

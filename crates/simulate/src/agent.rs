@@ -232,12 +232,18 @@ impl Agent {
         }
     }
 
-    /// What the runtime holds now.
-    pub(crate) fn take_inventory<'a>(&mut self, images: impl Iterator<Item = &'a ImageRef>, now: Duration) {
+    /// What the runtime holds now, and the room for more.
+    pub(crate) fn take_inventory<'a>(
+        &mut self,
+        images: impl Iterator<Item = &'a ImageRef>,
+        room: ByteSize,
+        now: Duration,
+    ) {
         let names = images.map(|image| (image.clone(), (format!("id-of-{image}"), ByteSize(1))));
         let inventory = NodeInventory {
             taken: now,
             names: names.collect(),
+            room: Some(room),
             ..NodeInventory::default()
         };
         self.scheduler.wake(now, Reason::RuntimeDown);

@@ -108,6 +108,7 @@ fn view(claim: Option<(Timestamp, Answer)>) -> NodeView {
         bytes_total: None,
         bytes_done: None,
         again: false,
+        loss: None,
     });
     NodeView {
         selected: true,

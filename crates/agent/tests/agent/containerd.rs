@@ -433,37 +433,6 @@ async fn a_runtime_without_pins_says_so_and_the_image_is_there() {
     assert_eq!(status.phase(), Phase::Succeeded);
 }
 
-#[rstest]
-#[case::containerd_1_6(ContainerdVersion::V1_6)]
-#[case::containerd_2(ContainerdVersion::V2)]
-#[tokio::test]
-async fn an_image_removed_by_hand_comes_back(#[case] version: ContainerdVersion) {
-    let registry = Registry::start(Auth::Open).await.unwrap();
-    let pushed = registry
-        .push(&Recipe::random(1, 1, 1000).build(), "app", "1")
-        .await
-        .unwrap();
-    let containerd = Containerd::start(version).await.unwrap();
-    let node = Node::new().await;
-    let _agent = node.containerd(&containerd, Change::default());
-    let wanted = node.pull(&pushed.reference, |_| {}).await;
-    let first = node.until_phase(&wanted, Phase::Succeeded).await;
-    let removed = containerd
-        .ctr(["images", "rm", pushed.reference.as_str(), pushed.by_digest.as_str()])
-        .await
-        .unwrap();
-    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
-    let runtime = connected(&containerd).await;
-    let image = larder_model::ImageRef::parse(&pushed.reference).unwrap();
-    wait_until(SOON, "the image", async || {
-        runtime.status(&image).await.unwrap().is_some()
-    })
-    .await
-    .unwrap();
-    let again = node.until_phase(&wanted, Phase::Succeeded).await;
-    assert_eq!(again.version, first.version);
-}
-
 #[tokio::test]
 async fn an_alias_takes_no_name_that_somebody_else_gave() {
     let registry = Registry::start(Auth::Open).await.unwrap();

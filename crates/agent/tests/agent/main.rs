@@ -10,6 +10,7 @@ mod credentials;
 mod dry_run;
 mod duplicate;
 mod fetching;
+mod losses;
 mod metaserver;
 mod offline;
 mod once;

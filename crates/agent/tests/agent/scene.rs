@@ -1,6 +1,6 @@
 //! What the tests share: a NodeImage of their own on the shared control plane, an agent for it, and ways to wait.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,7 @@ pub(crate) struct Change {
     pub(crate) providers: Option<Providers>,
     pub(crate) clock: Option<Clock>,
     pub(crate) silence: Option<Duration>,
+    pub(crate) inspect_every: Option<Duration>,
     /// As the flag of this name.
     pub(crate) accept_foreign_images: bool,
     /// As the flag of this name.
@@ -77,8 +78,12 @@ impl Node {
     }
 
     pub(crate) fn containerd(&self, containerd: &Containerd, change: Change) -> Agent {
+        self.runtime(&containerd.socket(), change)
+    }
+
+    pub(crate) fn runtime(&self, socket: &Path, change: Change) -> Agent {
         let place = RuntimePlace {
-            endpoint: Some(RuntimeEndpoint::at(containerd.socket())),
+            endpoint: Some(RuntimeEndpoint::at(socket)),
             host_root: PathBuf::from("/"),
         };
         self.start(RuntimeSource::Found(place), change)
@@ -90,6 +95,7 @@ impl Node {
             state_dir: Some(self.state.path().to_owned()),
             max_pulls: change.max_pulls.unwrap_or(usual.max_pulls),
             silence: change.silence.unwrap_or(usual.silence),
+            inspect_every: change.inspect_every.unwrap_or(usual.inspect_every),
             // Nothing is emulated, whatever the machine of the tests can do.
             binfmt_dir: self.state.path().join("binfmt_misc"),
             accept_foreign_images: change.accept_foreign_images,

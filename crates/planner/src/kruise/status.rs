@@ -13,7 +13,8 @@ use crate::campaign::whole_seconds;
 use crate::conditions::{CompleteReason, Conditions, EndCondition, FailedReason, ProgressReason};
 use crate::dialect::{Refusal, status_number};
 use crate::explain::{
-    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, no_logins_sentence, too_many_failures_sentence,
+    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, lost_sentence, no_logins_sentence,
+    too_many_failures_sentence,
 };
 use crate::finish::{End, NO_NODE_GRACE};
 use crate::node_state::Bucket;
@@ -180,6 +181,7 @@ impl Progress {
         if !reasons.is_empty() {
             notes.push(format!("nodes that wait or failed: {reasons}"));
         }
+        notes.extend(lost_sentence(self.counts.lost));
         notes.extend(self.no_room_sentence());
         (!notes.is_empty()).then(|| notes.join("; "))
     }

@@ -53,6 +53,13 @@ pub fn room_for(missing: ByteSize) -> ByteSize {
     ByteSize(missing.0.saturating_mul(ROOM_FACTOR))
 }
 
+/// Bytes that images may still take up before the kubelet removes some.
+pub fn room_before_clean_up(capacity: ByteSize, free: ByteSize, gc_threshold: u8) -> ByteSize {
+    let limit = u128::from(capacity.0) * u128::from(gc_threshold) / 100;
+    let room = limit.saturating_sub(u128::from((capacity - free).0));
+    ByteSize(u64::try_from(room).unwrap_or(u64::MAX))
+}
+
 fn usage(what: &Check, percent: Option<f64>) -> Result<(), String> {
     match percent {
         Some(percent) if percent > USAGE_MAX => Err(format!(
@@ -74,9 +81,7 @@ fn disk(measured: &Measured, promise: Promise) -> Result<(), String> {
         return Ok(());
     };
     let needed = room_for(missing);
-    let limit = u128::from(capacity.0) * u128::from(promise.gc_threshold) / 100;
-    let then = u128::from(used.0) + u128::from(promise.bytes.0) + u128::from(needed.0);
-    if then <= limit {
+    if needed.0.saturating_add(promise.bytes.0) <= room_before_clean_up(capacity, free, promise.gc_threshold).0 {
         return Ok(());
     }
     Err(format!(

@@ -22,6 +22,8 @@ pub struct NodeInventory {
     pub own: Vec<OwnName>,
     /// Bytes that pinned images may take up; none: no limit is known.
     pub pin_budget: Option<ByteSize>,
+    /// Bytes that images may still take up before the kubelet removes some; none: not known.
+    pub room: Option<ByteSize>,
     /// Why this runtime cannot pin, if it cannot.
     pub no_pin: Option<String>,
     /// Why this runtime cannot give second names, if it cannot.

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use larder_model::{Phase, PullWhen, Reason};
 
 use super::entry_state::{Bytes, EntryState, Note, Stage, Trouble};
+use super::loss;
 use super::node_inventory::{NodeInventory, PinOp};
 use super::{Entry, Key, pull_message};
 
@@ -289,14 +290,7 @@ impl NodeScheduler {
 
     /// Entries whose pause is over: they are looked up, or queued where a fresh pull is wanted.
     fn start_looks(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<NodeStep>, now: Duration) {
-        let over = |state: &EntryState| matches!(state.stage, Stage::Look { until } if until <= now);
-        let keys: Vec<Key> = self
-            .states
-            .iter()
-            .filter(|(_, state)| over(state))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in keys {
+        for key in self.after_their_pause(now) {
             let looks = entries
                 .get(&key)
                 .is_some_and(|entry| entry.when == PullWhen::IfNotPresent && !entry.dry_run);
@@ -312,6 +306,29 @@ impl NodeScheduler {
                 None => state.stage = queued(state, now),
             }
         }
+    }
+
+    /// Entries whose pause is over. Those whose image was lost wait for room, and until it is known how much there is.
+    fn after_their_pause(&mut self, now: Duration) -> Vec<Key> {
+        let room = self.inventory.as_ref().map(|inventory| inventory.room);
+        let mut over = Vec::new();
+        for (key, state) in &mut self.states {
+            if !matches!(state.stage, Stage::Look { until } if until <= now) {
+                continue;
+            }
+            match room {
+                None if state.again => continue,
+                Some(room) if state.again => {
+                    if let Some(trouble) = loss::lacks_room(state, room) {
+                        state.trouble = Some(trouble);
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            over.push(key.clone());
+        }
+        over
     }
 
     fn start_dry_runs(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<NodeStep>, now: Duration) {

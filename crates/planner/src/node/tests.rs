@@ -2,6 +2,7 @@
 
 mod attempts;
 mod dry_runs;
+mod losses;
 mod memory;
 mod orders;
 mod pin_ops;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use larder_api::node_image::{ImageSpec, ImageTagPullPolicy, ImageTagSpec, ImageTagStatus, NodeImageSpec};
-use larder_model::{ImageRef, Phase, Reason};
+use larder_model::{ByteSize, ImageRef, Phase, Reason};
 use rstest::rstest;
 
 use super::*;
@@ -85,6 +86,26 @@ fn failed(reason: Reason) -> Ended {
         reason,
         words: "no".into(),
         retry_after: None,
+    }
+}
+
+/// A scheduler on which every entry has been pulled.
+fn done(tags: &[ImageTagSpec]) -> NodeScheduler {
+    let mut scheduler = scheduler(9, tags);
+    for (run, name) in pulls(&scheduler.decide(at(0), &wall())) {
+        scheduler.ended(run, pulled(&name), at(1), &wall());
+    }
+    scheduler
+}
+
+fn inventory_of(taken: u64, tags: &[&str]) -> NodeInventory {
+    NodeInventory {
+        taken: at(taken),
+        names: tags
+            .iter()
+            .map(|tag| (image_of(tag), (format!("id-{tag}"), ByteSize(100))))
+            .collect(),
+        ..NodeInventory::default()
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Counts {
     pub active: usize,
     /// Of these, the ones that have the image.
     pub succeeded: usize,
+    /// Of those that succeeded, the ones from which somebody removed the image.
+    pub lost: usize,
     /// Of these, the ones that could not get it.
     pub failed: usize,
     /// Slots that are taken. A node that left the selection holds its slot until its order is gone.
@@ -39,6 +41,7 @@ pub(crate) struct Load {
     total: i64,
     done: i64,
     work: u64,
+    lost: bool,
 }
 
 impl Load {
@@ -53,16 +56,19 @@ impl Load {
                 total,
                 done: total,
                 work: WHOLE,
+                lost: claim.is_some_and(|claim| claim.loss.is_some()),
             },
             Bucket::Failed(_) => Self {
                 total,
                 done: reported,
                 work: WHOLE,
+                lost: false,
             },
             Bucket::Active | Bucket::Waiting(_) => Self {
                 total,
                 done: reported,
                 work: share(),
+                lost: false,
             },
             Bucket::Outside => Self::default(),
         }
@@ -102,6 +108,7 @@ impl Counts {
         self.bytes_total = self.bytes_total.saturating_add(load.total);
         self.bytes_done = self.bytes_done.saturating_add(load.done);
         self.work += load.work;
+        self.lost += usize::from(load.lost);
     }
 
     pub(crate) fn leave(&mut self, derived: Derived, load: Load) {
@@ -121,6 +128,7 @@ impl Counts {
         self.bytes_total -= load.total;
         self.bytes_done -= load.done;
         self.work -= load.work;
+        self.lost -= usize::from(load.lost);
     }
 
     fn counter(&mut self, bucket: Bucket) -> Option<&mut usize> {

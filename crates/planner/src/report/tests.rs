@@ -15,6 +15,7 @@ fn report(answers: &[Answer]) -> NodeReport {
         ended: is_final(*answer).then(|| at(5)),
         bytes_total: Some(10),
         bytes_done: None,
+        loss: None,
     };
     NodeReport {
         handed_out: at(0),

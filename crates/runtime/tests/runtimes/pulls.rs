@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use futures::StreamExt as _;
 use larder_model::Digest;
-use larder_runtime::{Credential, MARKER_ANNOTATION, PullRequest, Sandbox};
+use larder_runtime::{Credential, ImageEvent, MARKER_ANNOTATION, PullRequest, Sandbox};
 use larder_runtime_proto::runtime::v1 as proto;
 use larder_testkit::image::Recipe;
 use larder_testkit::{Auth, CriProxy, Registry, RuntimeKind, RuntimeOptions};
 use prost::Message as _;
 
-use crate::node::{Node, connected, image, open_registry};
+use crate::node::{DEADLINE, Node, connected, image, open_registry};
 use crate::result::{record, short};
 
 on_every_runtime!(
     tag_and_digest,
     an_image_that_is_there,
+    an_image_that_is_removed,
     private_registry,
     mirror,
     sandbox_config
@@ -45,6 +47,51 @@ async fn tag_and_digest(kind: RuntimeKind) {
     assert!(node.has(&digest).await);
     assert!(!node.has(&tag).await, "the tag was not pulled");
     record(kind, "digest", "yes");
+}
+
+/// Removed through CRI, as the kubelet and `crictl` do: the runtime says so, or what it lists does, and it can be pulled again.
+async fn an_image_that_is_removed(kind: RuntimeKind) {
+    let registry = open_registry().await;
+    let pushed = registry
+        .push(&Recipe::random(1, 1, 5000).build(), "app", "v1")
+        .await
+        .unwrap();
+    let app = image(&pushed.reference);
+    let node = Node::start(kind).await;
+    let has_events = node.runtime.capabilities().await.unwrap().events.is_yes();
+    if has_events {
+        let mut events = node.runtime.events().await.unwrap();
+        let deleted = async {
+            let is_it = |event: &ImageEvent| std::future::ready(*event == ImageEvent::Deleted(app.clone()));
+            let heard = events.by_ref().filter(is_it).next().await;
+            assert!(heard.is_some(), "the stream ended although the runtime is there");
+        };
+        // Listening begins some time after the stream is polled, so the image is removed until somebody hears it.
+        let remove = async {
+            loop {
+                node.pull(&app).await.unwrap();
+                node.runtime.remove(&app).await.unwrap();
+            }
+        };
+        let heard = async {
+            tokio::select! {
+                () = deleted => {}
+                () = remove => {}
+            }
+        };
+        tokio::time::timeout(DEADLINE, heard).await.unwrap();
+    }
+    node.pull(&app).await.unwrap();
+    node.runtime.remove(&app).await.unwrap();
+    assert!(!node.has(&app).await);
+    assert_eq!(node.runtime.list().await.unwrap(), []);
+    node.pull(&app).await.unwrap();
+    assert!(node.has(&app).await);
+    record(
+        kind,
+        "removal",
+        if has_events { "at once" } else { "within 10 minutes" },
+    );
 }
 
 /// It is recognised by tag and digest, and pulling it again fetches no layer.

@@ -19,8 +19,12 @@ impl World {
             return;
         };
         machine.start_agent(now);
+        let answers = !machine.runtime_is_down;
         self.watch(Watcher::Agent(index), 0);
         self.wake_agent(index, now);
+        if answers {
+            self.show_runtime(index);
+        }
     }
 
     pub(crate) fn wake_agent(&mut self, index: usize, at: Millis) {

@@ -28,6 +28,7 @@ fn report(answer: Answer) -> NodeReport {
         ended: Some(at(2)),
         bytes_total: Some(1_000),
         bytes_done: Some(1_000),
+        loss: None,
     };
     NodeReport {
         handed_out: at(0),

@@ -7,21 +7,13 @@ use larder_api::node_image::LastSucceeded;
 use larder_model::{Phase, Reason, Retry};
 
 use super::super::entry_state::{Bytes, Note, Origin};
+use super::super::loss;
 use super::super::node_inventory::NodeInventory;
 use super::super::pause_after;
 use super::{
     Ended, Entry, EntryState, Found, Image, Key, NodeScheduler, PIN_OP_PAUSE, Pace, PinOp, Run, Stage, Trouble,
     pull_message,
 };
-
-/// An image that vanishes once is pulled again at once; one that vanishes again and again is probably the kubelet's
-/// clean-up, and pulling it each time would only fill the disk. The pause doubles up to an hour.
-fn pause_after_loss(lost: u32) -> Duration {
-    match lost {
-        0 | 1 => Duration::ZERO,
-        more => Duration::from_mins(1 << (more - 2).min(6)).min(Duration::from_hours(1)),
-    }
-}
 
 /// The longest time that a registry may ask to be left alone. Some say a day, and are mended in a minute.
 pub const PATIENCE_MAX: Duration = Duration::from_hours(1);
@@ -170,7 +162,7 @@ impl NodeScheduler {
             };
             // Not what arrived after the inventory was taken.
             if state.is_there() && state.changed <= inventory.taken && !inventory.names.contains_key(image) {
-                vanish(state, now);
+                loss::lose(state, now);
             }
         }
         self.pin_ops_done.retain(|_, done| *done > inventory.taken);
@@ -186,23 +178,6 @@ impl NodeScheduler {
             .filter(|state| state.run() == Some(number))?;
         Some((run.key, state))
     }
-}
-
-fn vanish(state: &mut EntryState, now: Duration) {
-    state.lost += 1;
-    state.again = true;
-    state.attempts = 0;
-    state.waits = 0;
-    state.start_time = None;
-    state.completion_time = None;
-    state.bytes = None;
-    state.origin = None;
-    state.note = Some(Note {
-        reason: None,
-        message: "The image was removed from the node, and not by Larder; it is pulled again.".to_owned(),
-    });
-    let until = now + pause_after_loss(state.lost);
-    state.enter(Stage::Look { until }, now);
 }
 
 fn succeed(state: &mut EntryState, image: Image, now: Duration, wall: &Time) {

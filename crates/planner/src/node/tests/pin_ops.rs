@@ -1,18 +1,7 @@
-//! Pins, aliases, and images that vanish.
+//! Pins and aliases.
 
 use super::*;
 use larder_model::ByteSize;
-
-fn inventory_of(taken: u64, tags: &[&str]) -> NodeInventory {
-    NodeInventory {
-        taken: at(taken),
-        names: tags
-            .iter()
-            .map(|tag| (image_of(tag), (format!("id-{tag}"), ByteSize(100))))
-            .collect(),
-        ..NodeInventory::default()
-    }
-}
 
 fn own(tag: &str, alias: Option<&ImageRef>, digest: &str) -> OwnName {
     OwnName {
@@ -24,15 +13,6 @@ fn own(tag: &str, alias: Option<&ImageRef>, digest: &str) -> OwnName {
 
 fn pinned(name: &str) -> ImageTagSpec {
     ImageTagSpec { pin: true, ..tag(name) }
-}
-
-/// A scheduler on which every entry has been pulled.
-fn done(tags: &[ImageTagSpec]) -> NodeScheduler {
-    let mut scheduler = scheduler(9, tags);
-    for (run, name) in pulls(&scheduler.decide(at(0), &wall())) {
-        scheduler.ended(run, pulled(&name), at(1), &wall());
-    }
-    scheduler
 }
 
 #[test]
@@ -188,35 +168,4 @@ fn a_name_that_two_entries_ask_for_comes_to_rest() {
     );
     assert!(shown(&scheduler, "1").message.unwrap().contains("app:2 has that name"));
     assert_eq!(shown(&scheduler, "2").message, None);
-}
-
-#[test]
-fn an_image_that_vanished_is_pulled_again_and_stays_a_success_for_its_job() {
-    let mut limited = tag("1");
-    limited.pull_policy.active_deadline_seconds = Some(5);
-    let mut scheduler = done(&[limited]);
-    scheduler.take_inventory(inventory_of(100, &[]), at(100));
-    let steps = scheduler.decide(at(100), &wall());
-    assert_eq!(
-        pulls(&steps).len(),
-        1,
-        "its deadline is over, but it was answered before"
-    );
-    assert!(shown(&scheduler, "1").last_succeeded.is_some());
-    scheduler.ended(2, pulled("1"), at(101), &wall());
-    scheduler.take_inventory(inventory_of(102, &[]), at(102));
-    assert!(
-        pulls(&scheduler.decide(at(102), &wall())).is_empty(),
-        "the second time it waits"
-    );
-    assert_eq!(scheduler.wake_at(), Some(at(162)));
-}
-
-#[test]
-fn an_inventory_from_before_the_pull_ended_takes_nothing_back() {
-    let mut scheduler = scheduler(1, &[tag("1")]);
-    scheduler.decide(at(0), &wall());
-    scheduler.ended(1, pulled("1"), at(10), &wall());
-    scheduler.take_inventory(inventory_of(9, &[]), at(11));
-    assert_eq!(phase(&scheduler, "1"), Phase::Succeeded);
 }

@@ -1,6 +1,7 @@
 //! Machines, links, clocks and replicas that fail and recover.
 
 use jiff::SignedDuration;
+use larder_model::ByteSize;
 
 use super::super::{Watcher, World};
 use super::Act;
@@ -102,7 +103,10 @@ impl World {
                 self.watch(Watcher::Agent(index), 0);
                 self.wake_agent(index, now);
             }
-            Act::FreeDisk(_) => machine.disk_is_full = false,
+            Act::FreeDisk(_) => {
+                machine.disk_is_full = false;
+                self.show_runtime(index);
+            }
             Act::StartRuntime(_) => {
                 machine.runtime_is_down = false;
                 self.show_runtime(index);
@@ -165,7 +169,8 @@ impl World {
         };
         let steady = machine.steady(now);
         if let Some(agent) = &mut machine.agent {
-            agent.take_inventory(machine.images.iter(), steady);
+            let room = ByteSize(if machine.disk_is_full { 0 } else { u64::MAX });
+            agent.take_inventory(machine.images.iter(), room, steady);
             self.wake_agent(index, now);
         }
     }
