@@ -7,19 +7,23 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::print_stdout,
     clippy::expect_used,
     reason = "a measurement that cannot go on stops"
 )]
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use larder_api::NodeImage;
-use larder_controller::engine::{Engine, Job, Limits, NodeWriteResult, WatchEvent, WatchKind};
+use larder_api::node_image::ImageTagSpec;
+use larder_api::{NodeImage, NodeImageSpec};
+use larder_controller::engine::{Engine, Job, Limits, NodeWrite, NodeWriteResult, WatchEvent, WatchKind};
 use larder_controller::facts::NodeFacts;
 use larder_controller::kinds;
+use larder_planner::NodeKey;
 use larder_planner::kruise::PullJobs;
 use serde_json::{Value, json};
 
@@ -41,7 +45,8 @@ fn jobs_of(node: usize) -> impl Iterator<Item = usize> {
     (0..ENTRIES).map(move |entry| group * ENTRIES + entry)
 }
 
-fn node_image(node: usize, version: usize) -> NodeImage {
+/// A NodeImage as an agent left it with its write of this number; `bytes` of each image are there.
+fn node_image(node: usize, version: usize, bytes: usize) -> NodeImage {
     let (mut images, mut results) = (json!({}), json!({}));
     for job in jobs_of(node) {
         let name = format!("registry.example.com/team-{job}/application");
@@ -55,7 +60,7 @@ fn node_image(node: usize, version: usize) -> NodeImage {
         }]});
         results[&name] = json!({"tags": [{
             "tag": "v1.2.3", "phase": "Pulling", "version": 0, "attempts": 1, "startTime": "2026-01-01T00:00:00Z",
-            "bytesTotal": 100_000_000, "bytesDone": version,
+            "bytesTotal": 100_000_000, "bytesDone": bytes,
         }]});
     }
     serde_json::from_value(json!({
@@ -87,13 +92,33 @@ fn memory() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-fn turn(engine: &mut Engine) {
+/// How long entries stay after their end, per node and image: what the engine has written into the specs.
+type Ttls = BTreeMap<NodeKey, Vec<i32>>;
+
+fn tags(spec: &mut NodeImageSpec) -> impl Iterator<Item = &mut ImageTagSpec> {
+    spec.images.values_mut().flat_map(|image| &mut image.tags)
+}
+
+fn turn(engine: &mut Engine, ttls: &mut Ttls) {
     engine.decide(now());
     for _ in 0..WRITES {
-        match engine.next_node_write(now()) {
-            Some((node, _)) => engine.node_written(&node, NodeWriteResult::Unknown, now()),
-            None => break,
-        }
+        let Some((node, write)) = engine.next_node_write(now()) else {
+            break;
+        };
+        let NodeWrite::Patch(patch) = write else {
+            panic!("the nodes exist: {write:?}");
+        };
+        let number = node.strip_prefix("node-").unwrap().parse().unwrap();
+        let mut object = serde_json::to_value(node_image(number, 1, 0)).unwrap();
+        json_patch::patch(
+            &mut object,
+            &serde_json::from_value::<json_patch::Patch>(patch).unwrap(),
+        )
+        .unwrap();
+        let mut object: NodeImage = serde_json::from_value(object).unwrap();
+        let written = tags(&mut object.spec).map(|entry| entry.pull_policy.ttl_seconds_after_finished);
+        ttls.insert(node.clone(), written.collect());
+        engine.node_written(&node, NodeWriteResult::Object(Box::new(object)), now());
     }
     while engine.next_job_write(now()).is_some() {}
 }
@@ -108,7 +133,7 @@ fn main() {
         engine.observe(kind, WatchEvent::ListBegins, now());
     }
     for node in 0..NODES {
-        let image = node_image(node, 0);
+        let image = node_image(node, 0, 0);
         let facts = NodeFacts {
             name: format!("node-{node:05}"),
             ready: true,
@@ -126,10 +151,11 @@ fn main() {
     for kind in &kinds {
         engine.observe(kind, WatchEvent::ListComplete, now());
     }
+    let mut ttls = Ttls::new();
     let (mut turns, mut total, mut longest) = (0, Duration::ZERO, Duration::ZERO);
     while turns == 0 || engine.has_queued_nodes() {
         let began = Instant::now();
-        turn(&mut engine);
+        turn(&mut engine, &mut ttls);
         let took = began.elapsed();
         (turns, total, longest) = (turns + 1, total + took, longest.max(took));
     }
@@ -139,12 +165,24 @@ fn main() {
         memory() / 1_024,
         NODES * ENTRIES
     );
-    let events: Vec<NodeImage> = (0..TURNS).map(|turn| node_image(turn * 7 % NODES, 1 + turn)).collect();
-    let began = Instant::now();
-    for event in events {
-        engine.observe(&WatchKind::NodeImage, WatchEvent::NodeImage(Box::new(event)), now());
-        turn(&mut engine);
+    // What one turn takes in: the agent wrote something that concerns no image, or the bytes of ten pulls.
+    for (what, bytes) in [("sign of life", 0), ("bytes of ten pulls", 1)] {
+        let event = |turn| {
+            let node = turn * 7 % NODES;
+            let mut object = node_image(node, (1 + bytes) * TURNS + turn, bytes * turn);
+            let written = &ttls[object.metadata.name.as_deref().unwrap()];
+            for (entry, ttl) in tags(&mut object.spec).zip(written) {
+                entry.pull_policy.ttl_seconds_after_finished = *ttl;
+            }
+            object
+        };
+        let events: Vec<NodeImage> = (0..TURNS).map(event).collect();
+        let began = Instant::now();
+        for event in events {
+            engine.observe(&WatchKind::NodeImage, WatchEvent::NodeImage(Box::new(event)), now());
+            turn(&mut engine, &mut ttls);
+        }
+        let mean = began.elapsed() / u32::try_from(TURNS).unwrap();
+        println!("{what}: {mean:?} per turn");
     }
-    let mean = began.elapsed() / u32::try_from(TURNS).unwrap();
-    println!("{mean:?} per turn, {} MB afterwards", memory() / 1_024);
 }

@@ -41,6 +41,9 @@ pub trait Dialect: Sized + Send + 'static {
     /// Whether the kind's status quotes what nodes report. Their texts are kept only for such kinds.
     const QUOTES_NODES: bool = false;
 
+    /// Whether a node's task may depend on its labels: [`relabelled`](Self::relabelled) is asked.
+    const FOLLOWS_LABELS: bool = false;
+
     /// The status that an object has.
     fn status_of(object: &Self::Object) -> Option<&Self::Status>;
 
@@ -72,8 +75,10 @@ pub trait Dialect: Sized + Send + 'static {
         None
     }
 
-    /// Takes in what a node reports about its task. A kind whose status quotes nodes keeps it.
-    fn reported(_run: &mut Self::Run, _node: &NodeKey, _report: Option<NodeReport>) {}
+    /// Takes in what a node reports about its task, and says whether that is news. A kind whose status quotes nodes keeps it.
+    fn reported(_run: &mut Self::Run, _node: &NodeKey, _report: Option<NodeReport>) -> bool {
+        false
+    }
 
     /// A failure as the job describes it, where its terms differ from those of the node's entry. `handed_out` is when the
     /// node got its task.

@@ -127,6 +127,14 @@ impl NoResponse {
 }
 
 impl NodeState {
+    /// Whether a view says nothing new. That an agent spoke is news only if it was silent before.
+    pub(crate) fn has_seen(&mut self, view: &NodeView) -> bool {
+        if self.no_response.is_none() {
+            self.view.heard = view.heard;
+        }
+        self.view == *view
+    }
+
     /// Takes a new view in.
     pub(crate) fn see(&mut self, mut view: NodeView) {
         self.keep_what_outlives_the_object(&mut view);

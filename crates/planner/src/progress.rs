@@ -177,20 +177,21 @@ impl Progress {
         !self.no_logins.iter().any(|no_login| no_login.registry == registry)
     }
 
-    /// Takes in what is now known of one node.
-    pub fn node_changed(&mut self, node: &NodeKey, view: NodeView, now: Timestamp) {
-        let known = self.nodes.get(node);
-        if known.is_some_and(|indexed| indexed.state.view == view) {
-            return;
-        }
+    /// Takes in what is now known of one node, and says whether anything may follow from it.
+    pub fn node_changed(&mut self, node: &NodeKey, view: NodeView, now: Timestamp) -> bool {
+        let known = self.nodes.get_mut(node).map(|indexed| &mut indexed.state);
         if known.is_none() && !view.selected && view.claim.is_none() {
-            return;
+            return false;
+        }
+        if known.is_some_and(|state| state.has_seen(&view)) {
+            return false;
         }
         let foreign = view.selected && view.foreign_agent;
         let was_foreign = self.foreign_agents.contains(node);
         change(&mut self.foreign_agents, node, was_foreign, foreign);
         self.nodes.entry(node.clone()).or_default().state.see(view);
         self.reindex(node, now);
+        true
     }
 
     /// Takes in how a step ended.

@@ -51,8 +51,11 @@ pub trait Job: Any + Send {
         fleet: &dyn Fleet,
         progress: Option<&Progress>,
     ) -> Result<Option<(Campaign, Vec<NodeKey>)>, Refusal>;
+    /// Whether a node's task may depend on its labels.
+    fn follows_labels(&self) -> bool;
     fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: Candidate<'_>) -> Option<Relabelled>;
-    fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>);
+    /// Takes in what a node reports about its task, and says whether that is news.
+    fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>) -> bool;
     fn rephrase(&self, progress: &Progress, image: &ImageRef, handed_out: Timestamp, reason: Reason)
     -> Option<Failure>;
     fn end(&self, progress: &Progress, now: Timestamp) -> Option<End>;
@@ -208,14 +211,17 @@ impl<D: Dialect> Job for TypedJob<D> {
         }
     }
 
+    fn follows_labels(&self) -> bool {
+        D::FOLLOWS_LABELS
+    }
+
     fn relabelled(&mut self, progress: &Progress, node: &NodeKey, known: Candidate<'_>) -> Option<Relabelled> {
         D::relabelled(self.run.as_mut()?, progress, node, known)
     }
 
-    fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>) {
-        if let Some(run) = &mut self.run {
-            D::reported(run, node, report);
-        }
+    fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>) -> bool {
+        let run = self.run.as_mut();
+        run.is_some_and(|run| D::reported(run, node, report))
     }
 
     fn rephrase(

@@ -34,11 +34,14 @@ impl Engine {
         });
         self.node_changed(node, &change, now);
         // Jobs that own entries still were shown the node, unless selections were looked at.
-        let others_owned = |record: &NodeRecord| before.names_others(&record.image);
+        let others_owned = |record: &NodeRecord| before.has_owner_beyond(&record.image);
         if matches!(change, NodeChange::Reselect) || self.nodes.get(node).is_some_and(others_owned) {
             self.show_to_former_jobs(node, &before, now);
         }
-        self.queue.node(node);
+        let image = self.nodes.get(node).map(|record| &record.image);
+        if image.is_some_and(|image| image.decides_otherwise(&before)) {
+            self.queue.node(node);
+        }
         self.nodes.compress_later(node);
     }
 
@@ -135,26 +138,28 @@ impl Engine {
         }
     }
 
-    /// Shows a node to a job, whether or not anything is known of the node.
+    /// Shows a node to a job, whether or not anything is known of the node. The job is looked at if that brings anything new.
     pub(super) fn show(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
-        self.follow_labels(job, node, now);
-        let Some(view) = self.view(job, node, now) else {
+        let has_new_task = self.follow_labels(job, node, now);
+        let Some((view, is_reported)) = self.view(job, node, now) else {
             return;
         };
         if let Some(running) = self.jobs.running_mut(job) {
-            running.progress.node_changed(node, view, now);
-            self.queue.job(job);
+            let is_changed = running.progress.node_changed(node, view, now);
+            if is_changed || is_reported || has_new_task {
+                self.queue.job(job);
+            }
         }
     }
 
-    /// Has a node's task made anew where its labels ask for another one and it was not handed out yet.
-    fn follow_labels(&mut self, job: JobId, node: &NodeKey, now: Timestamp) {
+    /// Has a node's task made anew where its labels ask for another one and it was not handed out yet. True if that happened.
+    fn follow_labels(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> bool {
         let record = self.nodes.get(node);
         let Some(known) = record.and_then(NodeRecord::candidate) else {
-            return;
+            return false;
         };
-        let Some((job, running)) = self.jobs.running_job_mut(job) else {
-            return;
+        let Some((job, running)) = self.jobs.running_job_mut(job).filter(|(job, _)| job.follows_labels()) else {
+            return false;
         };
         let campaign = running.progress.campaign();
         let (task, object) = (campaign.tasks.of(node), record.and_then(NodeRecord::living_image));
@@ -163,18 +168,20 @@ impl Engine {
             .and_then(|(task, object)| task.report(object, campaign.uid()));
         let has_order = report.is_some() || (task.is_some() && running.progress.has_order(node));
         if has_order {
-            return;
+            return false;
         }
         match job.relabelled(&running.progress, node, known) {
             Some(Relabelled::Task(task)) => running.progress.set_task(node, task, now),
             Some(Relabelled::Campaign(campaign)) => running.progress.amend(*campaign, now),
-            None => {}
+            None => return false,
         }
+        true
     }
 
     /// A node as a job sees it: whether the job selects it, what keeps it from taking part, and what its NodeImage reports
-    /// about the job's task. The dialect is shown the report on the way. None if the job does not run.
-    fn view(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> Option<NodeView> {
+    /// about the job's task. The dialect is shown the report on the way; whether that was news to it is the second value. None
+    /// if the job does not run.
+    fn view(&mut self, job: JobId, node: &NodeKey, now: Timestamp) -> Option<(NodeView, bool)> {
         let record = self.nodes.get(node);
         let object = record.and_then(NodeRecord::living_image);
         let sealing = object.map_or(Sealing::Allowed, |object| self.sealing.sealing_for(object));
@@ -192,16 +199,20 @@ impl Engine {
         });
         let mut claim = report.as_ref().map(NodeReport::claim_view);
         let selected = is_selected(campaign, job, node, record);
-        let block = selected.then(|| block(running, node, record, sealing, now)).flatten();
+        let has_order = claim.is_some();
+        let block = selected
+            .then(|| block(running, node, record, has_order, sealing, now))
+            .flatten();
         let is_full = block.is_some_and(|block| block.reason == Reason::NodeFull);
         let no_room = record
             .filter(|_| is_full)
             .and_then(|record| no_room(record, campaign, node));
         // What a node reported outlives its NodeImage, and a node that is gone has no task to read it by.
         let readable = object.is_some() && task.is_some();
-        if readable || !progress.has_succeeded(node) {
-            the_job.reported(node, report.filter(|_| selected));
-        }
+        let is_reported = (readable || !progress.has_succeeded(node)) && {
+            let report = report.filter(|_| selected);
+            the_job.reported(node, report)
+        };
         if let (Some(claim), Some(object)) = (&mut claim, object)
             && let Answer::Failed(Reason::AuthDenied | Reason::CredentialsUnreadable) = claim.answer
         {
@@ -211,7 +222,7 @@ impl Engine {
         let agent = object.and_then(|object| object.status.as_ref()?.agent.as_ref());
         let foreign_agent = block.is_some_and(|block| block.reason == Reason::CredentialsUnreadable)
             && object.is_some_and(is_served_by_another);
-        Some(NodeView {
+        let view = NodeView {
             selected,
             block,
             no_room: no_room.map(Box::new),
@@ -222,7 +233,8 @@ impl Engine {
                 writes: record.map_or(0, |record| record.status_writes),
             },
             unreadable: !readable,
-        })
+        };
+        Some((view, is_reported))
     }
 }
 
@@ -271,11 +283,13 @@ fn selects(running: &Running, node: &NodeKey, record: Option<&NodeRecord>) -> Se
     }
 }
 
-/// What keeps a node from taking part in a job. `sealing` says whether the node may be sent credentials.
+/// What keeps a node from taking part in a job. `has_order` says whether its NodeImage holds the job's order, `sealing`
+/// whether the node may be sent credentials.
 fn block(
     running: &Running,
     node: &NodeKey,
     record: Option<&NodeRecord>,
+    has_order: bool,
     sealing: Sealing,
     now: Timestamp,
 ) -> Option<Block> {
@@ -303,7 +317,8 @@ fn block(
     let Some(status) = &object.status else {
         return blocked(Reason::Unresponsive, created);
     };
-    if no_room(record, campaign, node).is_some() {
+    // A node that has the order needs no more room for it.
+    if !has_order && no_room(record, campaign, node).is_some() {
         return blocked(Reason::NodeFull, Some(now));
     }
     let key = status.agent.as_ref().and_then(|agent| agent.public_key.as_ref());

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::ObjectMeta;
 use larder_api::NodeImage;
-use larder_api::contract::json_bytes;
 use larder_api::names::FAKE_NODE_IMAGE_LABEL;
 use larder_planner::agent_nodes::{AgentNodes, NoAgent};
 use larder_planner::dialect::{Candidate, Fleet};
@@ -109,7 +108,7 @@ impl NodeRecord {
 
     fn measure(&mut self) {
         let image = self.image.as_ref();
-        let bytes = image.map_or(0, json_bytes);
+        let bytes = self.image.bytes();
         let crowded = image.filter(|image| Occupancy::is_crowded(image, bytes));
         let occupancy = crowded.map(|image| Box::new(Occupancy::of(image, bytes)));
         (self.bytes, self.occupancy) = (bytes, occupancy);
@@ -294,10 +293,10 @@ impl Nodes {
         Some((before, change))
     }
 
-    /// Drops the texts of a NodeImage's results, which only Events quote.
+    /// Drops what nothing is decided by of a NodeImage's results: texts that no status quotes, digests and ids.
     pub(super) fn forget_texts(&mut self, node: &NodeKey, is_quoted: impl Fn(&ObjectReference) -> bool) {
         if let Some(record) = self.records.get_mut(node) {
-            record.image.change(|object| forget_texts(object, is_quoted));
+            record.image.change_status(|object| forget_texts(object, is_quoted));
         }
     }
 

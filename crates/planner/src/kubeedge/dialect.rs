@@ -47,6 +47,7 @@ impl Dialect for PrePullJobs {
 
     const FOREIGN_FINALIZER: Option<&'static str> = Some(larder_api::names::KUBEEDGE_FINALIZER);
     const QUOTES_NODES: bool = true;
+    const FOLLOWS_LABELS: bool = true;
 
     fn status_of(object: &ImagePrePullJob) -> Option<&ImagePrePullJobStatus> {
         object.status.as_ref()
@@ -146,8 +147,8 @@ impl Dialect for PrePullJobs {
         Some(Relabelled::Campaign(Box::new(run.plan.campaign(&run.choice, tasks))))
     }
 
-    fn reported(run: &mut PrePullRun, node: &NodeKey, report: Option<NodeReport>) {
-        run.reports.set(node, report);
+    fn reported(run: &mut PrePullRun, node: &NodeKey, report: Option<NodeReport>) -> bool {
+        run.reports.set(node, report)
     }
 
     fn rephrase(progress: &Progress, image: &ImageRef, handed_out: Timestamp, reason: Reason) -> Option<Failure> {

@@ -33,16 +33,16 @@ impl Reports {
         entries.iter().filter_map(departed).collect()
     }
 
-    /// Takes in what a node reports; None while it has no order, or no NodeImage.
-    pub fn set(&mut self, node: &NodeKey, report: Option<NodeReport>) {
-        match report {
-            Some(report) => {
-                self.0.insert(node.clone(), report);
-            }
-            None => {
-                self.0.remove(node);
-            }
+    /// Takes in what a node reports; None while it has no order, or no NodeImage. Says whether that is news.
+    pub fn set(&mut self, node: &NodeKey, report: Option<NodeReport>) -> bool {
+        if self.0.get(node) == report.as_ref() {
+            return false;
         }
+        match report {
+            Some(report) => self.0.insert(node.clone(), report),
+            None => self.0.remove(node),
+        };
+        true
     }
 
     /// The nodes that reported.

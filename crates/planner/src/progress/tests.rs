@@ -284,7 +284,7 @@ fn view(kind: u8, now: i64) -> NodeView {
 
 fn happen(progress: &mut Progress, happening: Happening, now: &mut i64) {
     match happening {
-        Happening::View(number, kind) => progress.node_changed(&node(number), view(kind, *now), at(*now)),
+        Happening::View(number, kind) => drop(progress.node_changed(&node(number), view(kind, *now), at(*now))),
         Happening::Settle(number, true) => progress.settle(&node(number), OrderResult::Done, at(*now)),
         Happening::Settle(number, false) => {
             progress.settle(&node(number), OrderResult::Refused(Reason::Internal), at(*now));
