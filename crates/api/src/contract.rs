@@ -5,8 +5,8 @@
 //! | `metadata.labels`, `spec` | the controller (and people, by hand) | the agent |
 //! | `status` | the node's agent | the controller |
 //!
-//! Neither side writes the other's part, and neither replaces the object: [`spec_patch`] and [`status_patch`] make the only
-//! two writes there are.
+//! Neither side writes the other's part, and neither replaces the object: [`spec_patch`] and [`status_patch`] make the writes.
+//! Only the labels are written as a whole, as a copy of those of the Node.
 //!
 //! - **Order.** What an agent obeys is named by the object's uid and generation ([`OrderId`]). A new uid is adopted, a
 //!   higher generation too; a lower one only after a fresh read confirms it (somebody restored etcd).

@@ -311,11 +311,11 @@ fn sentence_case(text: &str) -> String {
 }
 
 fn at_work(state: &NodeState, now: Timestamp) -> Explanation {
-    if let (Some(Pending::HandOut(_)), _) | (_, None) = (state.pending, state.view.claim) {
-        return say(ExplainedState::Ordered, None, "The order is being written.".into());
-    }
-    let Some(claim) = state.view.claim else {
-        return say(ExplainedState::Ordered, None, "The order is being written.".into());
+    let claim = match (state.pending, state.view.claim) {
+        (Some(Pending::HandOut(_)), _) | (_, None) => {
+            return say(ExplainedState::Ordered, None, "The order is being written.".into());
+        }
+        (_, Some(claim)) => claim,
     };
     let seconds = now.duration_since(claim.handed_out).as_secs().max(0);
     match claim.answer {

@@ -9,11 +9,14 @@
 //! |---|---|
 //! | [`campaign`] | what is asked for? |
 //! | [`task`], [`secret`] | of one node? |
-//! | [`select`] | which nodes? |
+//! | [`select`], `pod_nodes` | which nodes? |
 //! | [`agent_nodes`] | which of them have an agent? |
 //! | [`view`], [`report`] | what is known of one node? |
 //! | [`progress`] | where does the campaign stand, which node is next, which order is taken back? |
 //! | [`fleet`] | how do jobs share what the whole fleet may pull at once? |
+//! | `node_state` | where does one node stand in it? |
+//! | [`windows`] | when may pulls start? |
+//! | `eta` | how long will it take? |
 //! | [`finish`] | is it over? |
 //! | [`refresh`] | when does a job that never ends look again? |
 //! | [`node_policy`] | may logins be sealed for nodes? |
