@@ -230,9 +230,16 @@ impl ImageRuntime for CriRuntime {
     }
 
     async fn remove(&self, image: &ImageRef) -> Result<(), RuntimeError> {
+        // By its id, as the kubelet does: cri-dockerd takes a name for an image that is not there.
+        let Some(found) = self.status(image).await? else {
+            return Ok(());
+        };
         let mut images = self.link.images();
         let request = proto::RemoveImageRequest {
-            image: Some(spec(image)),
+            image: Some(proto::ImageSpec {
+                image: found.id,
+                ..proto::ImageSpec::default()
+            }),
         };
         self.link
             .ask(&format!("remove {image}"), images.remove_image(request))

@@ -83,7 +83,12 @@ async fn an_image_that_is_removed(kind: RuntimeKind) {
     }
     node.pull(&app).await.unwrap();
     node.runtime.remove(&app).await.unwrap();
-    assert!(!node.has(&app).await);
+    assert_eq!(
+        node.runtime.status(&app).await.unwrap(),
+        None,
+        "{:?}",
+        node.runtime.list().await
+    );
     assert_eq!(node.runtime.list().await.unwrap(), []);
     node.pull(&app).await.unwrap();
     assert!(node.has(&app).await);
