@@ -126,6 +126,62 @@ fn window_end() -> Value {
     )
 }
 
+/// What is said of a `refreshSchedule` in a job that ends.
+pub const REFRESH_WITHOUT_NEVER: &str =
+    "refreshSchedule can only work with the Never completion policy type; an Always job refreshes nothing";
+
+/// On the spec of both Kruise jobs.
+fn refresh() -> [Value; 2] {
+    [
+        rule(
+            "!has(self.refreshSchedule) || (has(self.completionPolicy) && has(self.completionPolicy.type) && self.completionPolicy.type == 'Never')",
+            REFRESH_WITHOUT_NEVER,
+        ),
+        rule(
+            "!has(self.refreshTimeZone) || has(self.refreshSchedule)",
+            "refreshTimeZone has no meaning without refreshSchedule; give refreshSchedule, or leave refreshTimeZone out",
+        ),
+    ]
+}
+
+/// On `refreshSchedule`, field by field. Ranges that end before they begin, and days that no month has, are left to the
+/// controller.
+pub fn refresh_schedule() -> Value {
+    const WORDS: &str = "@(hourly|daily|midnight|weekly|monthly|yearly|annually)";
+    const FIVE: &str = "[^ ]+( +[^ ]+){4}";
+    const FIELDS: [(&str, &str, &str); 5] = [
+        ("minute", "[0-5]?[0-9]", "a number from 0 to 59"),
+        ("hour", "[01]?[0-9]|2[0-3]", "a number from 0 to 23"),
+        ("day of the month", "0?[1-9]|[12][0-9]|3[01]", "a number from 1 to 31"),
+        (
+            "month",
+            "0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec",
+            "a number from 1 to 12, a name from Jan to Dec",
+        ),
+        (
+            "day of the week",
+            "0?[0-7]|sun|mon|tue|wed|thu|fri|sat",
+            "a number from 0 to 7 (both are Sunday), a name from Mon to Sun",
+        ),
+    ];
+    let mut rules = vec![rule(
+        &format!("self.matches('^({WORDS}|{FIVE})$')"),
+        "refreshSchedule must be five cron fields (minute, hour, day of the month, month, day of the week) such as \"0 3 * * *\", \
+         or one of @hourly, @daily, @weekly, @monthly and @yearly",
+    )];
+    for (position, (field, value, meant)) in FIELDS.into_iter().enumerate() {
+        let part = format!("([*]|({value})(-({value}))?)(/0?[1-9]|/[1-9][0-9])?");
+        // Another number of fields is the first rule's business.
+        let expression =
+            format!("!self.matches('^{FIVE}$') || self.matches('(?i)^([^ ]+ +){{{position}}}{part}(,{part})*( |$)')");
+        let message = format!(
+            "refreshSchedule: the {field} must be *, {meant}, a range such as 1-5, a step such as */2, or a list of these"
+        );
+        rules.push(rule(&expression, &message));
+    }
+    Value::Array(rules)
+}
+
 /// On the spec of both Kruise jobs.
 fn one_selector() -> Value {
     rule(
@@ -137,9 +193,12 @@ fn one_selector() -> Value {
 /// On the spec of an ImagePullJob. `pullPolicy` and `completionPolicy` have defaults, but an object that was stored before
 /// may lack them.
 pub fn image_pull_job_spec() -> Value {
+    let [only_with_never, time_zone] = refresh();
     json!([
         one_selector(),
         window_end(),
+        only_with_never,
+        time_zone,
         rule(
             "!has(self.completionPolicy) || !has(self.completionPolicy.activeDeadlineSeconds) || !has(self.pullPolicy) || !has(self.pullPolicy.timeoutSeconds) || self.pullPolicy.timeoutSeconds <= self.completionPolicy.activeDeadlineSeconds",
             "completionPolicy.activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds (600 if not given)",
@@ -154,7 +213,8 @@ pub fn image_pull_job_spec() -> Value {
 /// On the spec of an ImageListPullJob. Its deadline may be below its timeout, which has a default: the children's timeouts are
 /// cut to the deadline.
 pub fn image_list_pull_job_spec() -> Value {
-    json!([one_selector(), window_end()])
+    let [only_with_never, time_zone] = refresh();
+    json!([one_selector(), window_end(), only_with_never, time_zone])
 }
 
 /// On `NodeImage.spec.images`.

@@ -76,6 +76,17 @@ pub struct PullTemplate {
     /// go on when a window opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_end: Option<WindowEnd>,
+
+    /// When a Never job refreshes its images, as five cron fields: minute, hour, day of the month, month, day of the week. Nodes
+    /// begin within ten minutes of each time. Once a day, spread over the day, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minLength" = 1, "maxLength" = 256, "x-kubernetes-validations" = rules::refresh_schedule()))]
+    pub refresh_schedule: Option<String>,
+
+    /// The time zone of refreshSchedule, such as Europe/Berlin; UTC if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minLength" = 1, "maxLength" = 64))]
+    pub refresh_time_zone: Option<String>,
 }
 
 /// Nodes by name or by label, never both. Empty means all nodes.
@@ -136,7 +147,8 @@ pub(crate) fn default_backoff_limit() -> i32 {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::completion_policy()))]
 pub struct CompletionPolicy {
-    /// Always: the job ends when every node succeeded or failed. Never: it follows new nodes and pulls again each day.
+    /// Always: the job ends when every node succeeded or failed. Never: it follows new nodes and pulls again each day, or by
+    /// refreshSchedule.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Always", "Never", ""], "default" = "Always"))]
     pub kind: Option<String>,

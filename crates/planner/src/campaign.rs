@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::claim::Terms;
 use crate::jitter;
+use crate::schedule::Schedule;
 use crate::secret::SecretRef;
 use crate::select::Selection;
 use crate::task::Tasks;
@@ -64,6 +65,8 @@ pub struct Campaign {
     pub node_timeout: Option<SignedDuration>,
     /// When work may be handed out.
     pub windows: Windows,
+    /// When a campaign that never ends looks at its nodes again. None: once a day.
+    pub refresh: Option<Schedule>,
 }
 
 /// What waits for a Secret that cannot be used.
@@ -86,7 +89,7 @@ pub enum Ending {
         /// The job is deleted this long after its end.
         ttl: Option<SignedDuration>,
     },
-    /// Never: it follows new nodes and looks again each day.
+    /// Never: it follows new nodes and looks again each day, or by its schedule.
     Never,
 }
 

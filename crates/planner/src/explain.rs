@@ -4,13 +4,13 @@ mod loss;
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{Timestamp, Zoned};
 use larder_api::contract::Answer;
 use larder_api::names::{FOREIGN_AGENT, FOREIGN_AGENT_VENDOR};
 use larder_model::{ByteSize, Reason};
 
 use crate::agent_nodes::NoAgent;
-use crate::node_state::{Bucket, NodeState, Pending};
+use crate::node_state::{Bucket, Derived, NodeState, Pending};
 use crate::progress::{Hold, NoLogin, Progress};
 use crate::view::{ClaimView, NodeKey};
 
@@ -111,7 +111,7 @@ impl Progress {
             ),
             Bucket::Succeeded => match state.view.claim.and_then(|claim| claim.loss) {
                 Some(loss) => loss::lost(loss, derived.wake),
-                None => say(ExplainedState::Succeeded, None, self.success(derived.wake)),
+                None => say(ExplainedState::Succeeded, None, self.success(node, derived)),
             },
             Bucket::Failed(reason) => say(
                 ExplainedState::Failed,
@@ -136,10 +136,18 @@ impl Progress {
         }
     }
 
-    fn success(&self, refresh: Option<Timestamp>) -> String {
-        match refresh.filter(|_| self.campaign.is_endless()) {
-            Some(moment) => format!("The image is there; it is looked at again at {moment}."),
-            None => "The image is there.".to_owned(),
+    fn success(&self, node: &str, derived: Derived) -> String {
+        if derived.turn.is_some() {
+            return format!("The image is there, and its refresh is due. {}", self.queued(node));
+        }
+        let refresh = derived.wake.filter(|_| self.campaign.is_endless());
+        match (refresh, &self.campaign.refresh) {
+            (Some(moment), Some(schedule)) => {
+                let moment = date_and_time(&schedule.local_time(moment));
+                format!("The image is there; its next refresh is at {moment}.")
+            }
+            (Some(moment), None) => format!("The image is there; it is looked at again at {moment}."),
+            (None, _) => "The image is there.".to_owned(),
         }
     }
 
@@ -190,6 +198,11 @@ impl Progress {
         let busy = self.counts.slots;
         format!("Waits for its turn: {busy} of {parallelism} slots are taken, {ahead} nodes are before it.")
     }
+}
+
+/// A moment that may be a year away.
+pub(crate) fn date_and_time(moment: &Zoned) -> String {
+    moment.strftime("%a %Y-%m-%d %H:%M %Q").to_string()
 }
 
 fn outside_window_sentence(until: Option<&str>) -> String {

@@ -18,7 +18,8 @@
 //! | [`windows`] | when may pulls start? |
 //! | `eta` | how long will it take? |
 //! | [`finish`] | is it over? |
-//! | [`refresh`] | when does a job that never ends look again? |
+//! | [`windows`] | when may work be handed out? |
+//! | [`refresh`], [`schedule`] | when does a job that never ends look again? |
 //! | [`node_policy`] | may logins be sealed for nodes? |
 //! | [`node_spec`] | what should a node's NodeImage say? |
 //! | [`occupancy`] | who occupies it, and who may occupy more? |
@@ -58,6 +59,7 @@ pub mod progress;
 pub mod refresh;
 pub mod report;
 pub mod retention;
+pub mod schedule;
 pub mod secret;
 pub mod select;
 pub mod task;

@@ -200,6 +200,7 @@ impl NodeState {
             .ended
             .unwrap_or(claim.handed_out)
             .clamp(claim.handed_out, now.max(claim.handed_out));
+        let (endless, schedule) = (campaign.is_endless(), campaign.refresh.as_ref());
         let (bucket, due) = match claim.answer {
             Answer::Failed(reason) if claim.again || self.redo => {
                 return Derived {
@@ -208,16 +209,19 @@ impl NodeState {
                     ..Derived::default()
                 };
             }
-            Answer::Failed(reason) => (Bucket::Failed(reason), refresh::after_failure(ended)),
-            Answer::Succeeded if matches!(claim.loss, Some(Loss::Failed(_))) => {
-                (Bucket::Succeeded, refresh::after_failure(ended))
-            }
+            Answer::Failed(reason) => (
+                Bucket::Failed(reason),
+                endless.then(|| refresh::after_failure(schedule, campaign.uid(), node, ended)),
+            ),
+            Answer::Succeeded if matches!(claim.loss, Some(Loss::Failed(_))) => (
+                Bucket::Succeeded,
+                endless.then(|| refresh::after_failure(schedule, campaign.uid(), node, ended)),
+            ),
             Answer::Succeeded | Answer::Unanswered | Answer::Waiting(_) | Answer::Pulling => (
                 Bucket::Succeeded,
-                refresh::after_success(campaign.uid(), node, claim.handed_out),
+                endless.then(|| refresh::after_success(schedule, campaign.uid(), node, claim.handed_out)),
             ),
         };
-        let due = campaign.is_endless().then_some(due);
         let is_due = due.is_some_and(|due| due <= now);
         Derived {
             bucket,

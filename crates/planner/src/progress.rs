@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{Timestamp, Zoned};
 use larder_model::Reason;
 
 use crate::agent_nodes::{NoAgent, WithoutAgent};
@@ -103,6 +103,8 @@ pub struct Progress {
     pub(crate) eta: EtaEstimator,
     /// When the next window opens or closes.
     window_change: Option<Timestamp>,
+    /// The next time of the job's schedule.
+    next_refresh: Option<Timestamp>,
     /// Work under way is taken back, because no window is open.
     stopped: bool,
     recalls: BTreeSet<NodeKey>,
@@ -135,6 +137,7 @@ impl Progress {
             empty_since: started,
             eta: EtaEstimator::default(),
             window_change: None,
+            next_refresh: None,
             stopped: false,
             recalls: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -275,6 +278,20 @@ impl Progress {
         }
     }
 
+    /// Finds the next time of the job's schedule.
+    fn follow_schedule(&mut self, now: Timestamp) {
+        let schedule = self.campaign.refresh.as_ref();
+        self.next_refresh = schedule.and_then(|schedule| schedule.next(now));
+    }
+
+    /// When refreshes begin next by the job's schedule, by the clocks of its time zone. Where no window is open then, the next
+    /// one is waited for.
+    pub(crate) fn next_refresh(&self) -> Option<Zoned> {
+        let schedule = self.campaign.refresh.as_ref()?;
+        let begins = self.campaign.windows.next_open(self.next_refresh?)?;
+        Some(schedule.local_time(begins))
+    }
+
     /// Notes for which images the job's Secrets are of no use.
     pub fn lacks_logins(&mut self, no_logins: Vec<NoLogin>) {
         self.no_logins = no_logins;
@@ -303,6 +320,7 @@ impl Progress {
     /// What to do now, handing out to at most `allowance` nodes.
     pub fn decide(&mut self, allowance: usize, now: Timestamp) -> Vec<Step> {
         self.follow_windows(now);
+        self.follow_schedule(now);
         self.wake(now);
         let mut steps = Vec::new();
         while let Some(node) = self.recalls.first().cloned() {
@@ -348,7 +366,8 @@ impl Progress {
     /// When time alone changes something, if nothing else does before.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let timer = self.timers.first().map(|(moment, _)| *moment);
-        [timer, self.next_end(), self.window_change].into_iter().flatten().min()
+        let clock = [self.window_change, self.next_refresh];
+        [timer, self.next_end()].into_iter().chain(clock).flatten().min()
     }
 
     /// How many more nodes could be handed the order.

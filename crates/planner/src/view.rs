@@ -147,6 +147,7 @@ pub(crate) mod samples {
             response_time: RESPONSE_TIME,
             node_timeout: None,
             windows: Windows::default(),
+            refresh: None,
         }
     }
 

@@ -75,6 +75,14 @@ impl Windows {
             .find(|moment| now < *moment && self.are_open(*moment) != open)
     }
 
+    /// The first moment from `moment` on at which one is open; None if none ever is.
+    pub fn next_open(&self, moment: Timestamp) -> Option<Timestamp> {
+        if self.are_open(moment) {
+            return Some(moment);
+        }
+        self.next_change(moment)
+    }
+
     /// What the clocks of a window's zone show at a moment, for people: of the window that opens then, if one does.
     pub fn local_time(&self, moment: Timestamp) -> Option<Zoned> {
         let opens = self.windows.iter().find(|window| window.is_open(moment));

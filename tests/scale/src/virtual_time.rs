@@ -97,6 +97,7 @@ fn campaign(parallelism: usize) -> Campaign {
         response_time: RESPONSE_TIME,
         node_timeout: None,
         windows: Windows::default(),
+        refresh: None,
     }
 }
 

@@ -90,6 +90,32 @@ async fn a_job_that_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_with_a_schedule_says_when_it_refreshes() {
+    let (up, source) = tokio::join!(Up::start(), Source::start());
+    let image = source.offer("app").await;
+    let schedule =
+        "  completionPolicy: {type: Never}\n  refreshSchedule: '0 3 * * *'\n  refreshTimeZone: Asia/Shanghai\n";
+    up.larder
+        .write_job("nightly", &image, &format!("{ON_NODE_2}{schedule}"));
+    // It never ends, and so the command does not wait for that.
+    up.run(&["run", "-f", "nightly.yaml", "--timeout", "1s"]).await.badly(4);
+    wait_until(Duration::from_mins(1), "the job to say when it refreshes", async || {
+        let status = up.json(&["status", "nightly"]).await;
+        let message = status["jobs"][0]["message"].as_str().unwrap_or_default();
+        message.contains("next refresh ") && message.ends_with(" 03:00 Asia/Shanghai")
+    })
+    .await
+    .unwrap();
+    let why = up.json(&["why", "nightly", "node-2"]).await;
+    let said = why["nodes"][0]["explanation"].as_str().unwrap();
+    assert!(
+        said.starts_with("The image is there; its next refresh is at "),
+        "{said}"
+    );
+    assert!(said.ends_with(" Asia/Shanghai."), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_which_one_image_is_missing() {
     let (up, source) = tokio::join!(Up::start(), Source::start());
     let image = source.offer("app").await;

@@ -51,6 +51,37 @@ async fn every_fault_has_its_line() {
     insta::assert_snapshot!(ended.stdout);
 }
 
+/// What no rule of the CRDs can see is read as the controller reads it.
+#[rstest]
+#[case::zone("refreshSchedule: '0 3 * * *', refreshTimeZone: Europe/Atlantis", "Europe/Atlantis")]
+#[case::never(
+    "refreshSchedule: '0 3 30 2 *'",
+    "never runs: none of its months has one of its days"
+)]
+#[case::field(
+    "refreshSchedule: '0 25 * * *'",
+    "refreshSchedule: the hour must be *, a number from 0 to 23"
+)]
+#[case::window(
+    "windows: [{from: '22:00', to: '06:00', timeZone: Europe/Atlantis}]",
+    "Europe/Atlantis"
+)]
+#[tokio::test]
+async fn times_that_cannot_be_meant_are_named(#[case] fields: &str, #[case] why: &str) {
+    let larder = Larder::new();
+    for (kind, images) in [
+        ("ImagePullJob", "image: nginx"),
+        ("ImageListPullJob", "images: [nginx]"),
+    ] {
+        let spec = format!("{{{images}, completionPolicy: {{type: Never}}, {fields}}}");
+        let job = format!("apiVersion: apps.kruise.io/v1beta1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n");
+        larder.write("job.yaml", &job);
+        let ended = larder.run(&["lint", "job.yaml"]).await;
+        assert_eq!(ended.code, Some(1), "{}", ended.stdout);
+        assert!(ended.stdout.contains(why), "{}", ended.stdout);
+    }
+}
+
 /// KubeEdge's guide: full-width colons, and no space after the colon of a label.
 const FULL_WIDTH: &str = "\
 apiVersion: operations.kubeedge.io/v1alpha1

@@ -14,6 +14,8 @@ use kube::Client;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use larder_localplane::{Config, Localplane};
 use larder_model::ImageRef;
+use larder_planner::kruise::campaign::campaign;
+use larder_planner::kruise::list;
 use larder_planner::kubeedge::PrePull;
 use serde_json::{Value, json};
 
@@ -160,11 +162,15 @@ fn refused_later(kind: &str, object: Value) -> Option<String> {
     match kind {
         "ImagePullJob" => {
             let job: ImagePullJob = serde_json::from_value(object).ok()?;
-            unreadable(&job.spec.image)
+            unreadable(&job.spec.image).or_else(|| campaign(&job).err())
         }
         "ImageListPullJob" => {
             let job: ImageListPullJob = serde_json::from_value(object).ok()?;
-            job.spec.images.iter().find_map(|image| unreadable(image))
+            let image = job.spec.images.iter().find_map(|image| unreadable(image));
+            image.or_else(|| {
+                let mut children = list::children(&job).ok()?.into_values();
+                children.find_map(|spec| campaign(&list::child(&job, spec)).err())
+            })
         }
         "ImagePrePullJob" => {
             let job: ImagePrePullJob = serde_json::from_value(object).ok()?;

@@ -4,10 +4,12 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube_core::Resource;
 use larder_api::ImagePullJob;
+use larder_api::rules::REFRESH_WITHOUT_NEVER;
 use larder_api::template::{NodeSelector, PullTemplate};
 use larder_model::{ImageRef, PullWhen};
 
 use crate::campaign::{Campaign, Ending, MaxFailures, PullRules, RESPONSE_TIME, SecretScope, parallelism};
+use crate::schedule::Schedule;
 use crate::secret::SecretRef;
 use crate::select::{LabelRule, SelectBy, Selection};
 use crate::task::{NodeTask, TaskImage, Tasks};
@@ -73,7 +75,20 @@ pub fn campaign(job: &ImagePullJob) -> Result<Campaign, String> {
         response_time: RESPONSE_TIME,
         node_timeout: None,
         windows: Windows::parse(&template.windows, template.window_end).map_err(|error| error.to_string())?,
+        refresh: refresh(template)?,
     })
+}
+
+/// When a job that never ends refreshes. One that ends has nothing to refresh.
+fn refresh(template: &PullTemplate) -> Result<Option<Schedule>, String> {
+    let Some(schedule) = &template.refresh_schedule else {
+        return Ok(None);
+    };
+    if !template.completion_policy.is_never() {
+        return Err(REFRESH_WITHOUT_NEVER.to_owned());
+    }
+    let schedule = Schedule::parse(schedule, template.refresh_time_zone.as_deref());
+    schedule.map(Some).map_err(|error| error.to_string())
 }
 
 /// How entries name their owner, as upstream writes it.
@@ -164,8 +179,11 @@ mod tests {
             "completionPolicy": {"type": "Never"}, "pullSecrets": ["a"],
             "podSelector": {"matchLabels": {"app": "web"}},
             "failurePolicy": {"maxFailures": "10%"},
+            "refreshSchedule": "0 3 * * *", "refreshTimeZone": "Europe/Berlin",
         });
         let campaign = campaign(&job(&spec)).unwrap();
+        let nightly = Schedule::parse("0 3 * * *", Some("Europe/Berlin")).unwrap();
+        assert_eq!(campaign.refresh, Some(nightly));
         assert!(campaign.is_endless() && campaign.rules.pin);
         assert_eq!((campaign.parallelism, campaign.rules.when), (7, PullWhen::Always));
         assert_eq!(campaign.max_failures, Some(MaxFailures::Percent(10)));
@@ -177,6 +195,9 @@ mod tests {
     #[case::image(json!({"image": "UPPER/case"}), "")]
     #[case::percent(json!({"image": "nginx", "parallelism": "10%"}), "parallelism")]
     #[case::policy(json!({"image": "nginx", "imagePullPolicy": "Sometimes"}), "imagePullPolicy")]
+    #[case::zone(json!({"image": "nginx", "windows": [{"from": "22:00", "to": "06:00", "timeZone": "Europe/Atlantis"}]}), "Atlantis")]
+    #[case::schedule(json!({"image": "nginx", "completionPolicy": {"type": "Never"}, "refreshSchedule": "0 24 * * *"}), "hour")]
+    #[case::schedule_that_ends(json!({"image": "nginx", "refreshSchedule": "0 3 * * *"}), "Never")]
     fn what_cannot_be_carried_out_is_said(#[case] spec: Value, #[case] names: &str) {
         let refusal = campaign(&job(&spec)).unwrap_err();
         assert!(refusal.contains(names) && !refusal.is_empty(), "{refusal}");

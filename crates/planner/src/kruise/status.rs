@@ -13,7 +13,7 @@ use crate::campaign::whole_seconds;
 use crate::conditions::{CompleteReason, Conditions, EndCondition, FailedReason, ProgressReason};
 use crate::dialect::{Refusal, status_number};
 use crate::explain::{
-    FLEET_LIMIT, LOGINS_WITHHELD, foreign_agents_sentence, lost_sentence, no_logins_sentence,
+    FLEET_LIMIT, LOGINS_WITHHELD, date_and_time, foreign_agents_sentence, lost_sentence, no_logins_sentence,
     too_many_failures_sentence,
 };
 use crate::finish::{End, NO_NODE_GRACE};
@@ -146,7 +146,9 @@ impl Progress {
     /// What is worth saying beyond how far it is.
     fn note(&self, totals: &Totals) -> Option<String> {
         let foreign = foreign_agents_sentence(&self.foreign_agents);
-        let notes = [self.own_note(totals), foreign, self.without_agent.sentence()];
+        let refresh = self.next_refresh().filter(|_| 0 < self.counts.finished());
+        let refresh = refresh.map(|begins| format!("next refresh {}", date_and_time(&begins)));
+        let notes = [self.own_note(totals), foreign, self.without_agent.sentence(), refresh];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }

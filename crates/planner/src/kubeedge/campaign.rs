@@ -222,6 +222,7 @@ impl PrePull {
             response_time: self.deadline.unwrap_or(RESPONSE_TIME),
             node_timeout: Some(self.timeout()),
             windows: self.windows.clone(),
+            refresh: None,
         }
     }
 }

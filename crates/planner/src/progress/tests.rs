@@ -1,5 +1,6 @@
 //! Pace: who is served when, by tables; and what must hold whatever happens, by properties.
 
+mod refresh;
 mod windows;
 
 use jiff::SignedDuration;

@@ -21,6 +21,7 @@ pub(crate) fn objects(kind: Kind) -> Vec<Full> {
                 format!("image: nginx:1.9.1\n{TEMPLATE}{BY_NAME}"),
                 format!("image: nginx:1.9.1\n{TEMPLATE}{BY_LABEL}"),
                 format!("image: nginx:1.9.1\n{TEMPLATE}{BY_PODS}"),
+                format!("image: nginx:1.9.1\n{}", endless()),
             ],
             format!("{PULL_JOB_STATUS}{PROGRESS}"),
         ),
@@ -29,6 +30,7 @@ pub(crate) fn objects(kind: Kind) -> Vec<Full> {
                 format!("images: [nginx, busybox]\n{TEMPLATE}{BY_NAME}"),
                 format!("images: [nginx, busybox]\n{TEMPLATE}{BY_LABEL}"),
                 format!("images: [nginx, busybox]\n{TEMPLATE}{BY_PODS}"),
+                format!("images: [nginx, busybox]\n{}", endless()),
             ],
             format!("{LIST_JOB_STATUS}{PROGRESS}"),
         ),
@@ -64,6 +66,13 @@ tolerations: [{key: a, operator: Equal, value: b, effect: NoExecute, tolerationS
 windows: [{days: [Mon, Sun], from: "22:00", to: "06:00", timeZone: Europe/Berlin}]
 windowEnd: Stop
 "#;
+
+/// What only a job that never ends may have.
+fn endless() -> String {
+    let policy = "{type: Always, activeDeadlineSeconds: 7, ttlSecondsAfterFinished: 8}";
+    let template = TEMPLATE.replace(policy, "{type: Never}");
+    format!("{template}refreshSchedule: \"*/30 3 * * Mon-Fri\"\nrefreshTimeZone: Europe/Berlin\n")
+}
 
 const BY_NAME: &str = "selector: {names: [node-1]}\n";
 

@@ -12,6 +12,7 @@ pub(crate) fn cases(images: &str) -> Vec<Case> {
         pull_policy(images),
         image_pull_policy(images),
         extras(images),
+        refresh_schedule(images),
     ]
     .into_iter()
     .flatten()
@@ -174,6 +175,68 @@ fn image_pull_policy(images: &str) -> Vec<Case> {
         refuse("image pull policy Never", with("Never"), UNKNOWN),
         refuse("image pull policy in lower case", with("always"), UNKNOWN),
         refuse("image pull policy is a bool", with("true"), "spec.imagePullPolicy"),
+    ]
+}
+
+fn refresh_schedule(images: &str) -> Vec<Case> {
+    const FIELDS: &str = "refreshSchedule must be five cron fields";
+    let with = |value: &str| format!("{{{images}, completionPolicy: {{type: Never}}, {value}}}");
+    let schedule = |value: &str| with(&format!("refreshSchedule: \"{value}\""));
+    vec![
+        accept("every night", schedule("0 3 * * *")),
+        accept(
+            "lists, ranges, steps and names",
+            schedule("0,30 1-5/2,22 */2 Jan-mar,12 MON-Fri,sun"),
+        ),
+        accept("largest numbers", schedule("59 23 31 12 7")),
+        accept("word for a schedule", schedule("@daily")),
+        accept(
+            "schedule with a time zone",
+            with("refreshSchedule: \"0 3 * * *\", refreshTimeZone: Europe/Berlin"),
+        ),
+        accept("schedule is null", with("refreshSchedule: null")),
+        refuse("four fields", schedule("0 3 * *"), FIELDS),
+        refuse("six fields", schedule("0 0 3 * * *"), FIELDS),
+        refuse("word that stands for no schedule", schedule("@sometimes"), FIELDS),
+        refuse("interval", schedule("@every 1h"), FIELDS),
+        refuse(
+            "empty schedule",
+            schedule(""),
+            "spec.refreshSchedule in body should be at least 1 chars long",
+        ),
+        refuse(
+            "minute 60",
+            schedule("60 3 * * *"),
+            "refreshSchedule: the minute must be",
+        ),
+        refuse("hour 24", schedule("0 24 * * *"), "refreshSchedule: the hour must be"),
+        refuse(
+            "day 32",
+            schedule("0 3 32 * *"),
+            "refreshSchedule: the day of the month must be",
+        ),
+        refuse("month 0", schedule("0 3 * 0 *"), "refreshSchedule: the month must be"),
+        refuse(
+            "day of the week 8",
+            schedule("0 3 * * 8"),
+            "refreshSchedule: the day of the week must be",
+        ),
+        refuse(
+            "day of the week in full",
+            schedule("0 3 * * Monday"),
+            "refreshSchedule: the day of the week must be",
+        ),
+        refuse("step 0", schedule("*/0 3 * * *"), "refreshSchedule: the minute must be"),
+        refuse(
+            "schedule of a job that ends",
+            format!("{{{images}, refreshSchedule: \"0 3 * * *\"}}"),
+            "refreshSchedule can only work with the Never completion policy type",
+        ),
+        refuse(
+            "time zone without a schedule",
+            with("refreshTimeZone: Europe/Berlin"),
+            "refreshTimeZone has no meaning without refreshSchedule",
+        ),
     ]
 }
 

@@ -11,6 +11,7 @@ use super::*;
 use crate::campaign::{Campaign, Ending, MaxFailures};
 use crate::explain::names_fleet_limit;
 use crate::progress::NoLogin;
+use crate::schedule::Schedule;
 use crate::view::samples::{able, at, blocked, campaign, node, ordered};
 use crate::{NodeView, Step};
 
@@ -294,6 +295,24 @@ fn the_condition_says_what_the_job_does(
     assert_eq!(of_type(&status, "Progressing").unwrap().reason, want);
     let capped = status.message.as_deref().is_some_and(names_fleet_limit);
     assert_eq!(capped, allowance == 0, "{:?}", status.message);
+}
+
+#[test]
+fn a_job_with_a_schedule_says_when_it_refreshes_next() {
+    let scheduled = Campaign {
+        refresh: Some(Schedule::parse("30 8 * * *", Some("Europe/Berlin")).unwrap()),
+        ..endless(1)
+    };
+    let mut progress = progress(scheduled, vec![said(Answer::Succeeded)]);
+    progress.decide(9, at(9));
+    let status = progress.pull_job_status(None, Some(1), None, at(10));
+    let refresh = "next refresh Sat 2027-01-16 08:30 Europe/Berlin";
+    assert_eq!(
+        status.message,
+        Some(format!("job is running, progress 100.0%; {refresh}"))
+    );
+    let condition = of_type(&status, "Progressing").unwrap();
+    assert_eq!((&*condition.reason, &*condition.message), (reasons::FOLLOWING, refresh));
 }
 
 #[rstest]
