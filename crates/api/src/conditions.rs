@@ -40,7 +40,7 @@ pub mod reasons {
     /// `parallelism: 0`, or the whole fleet is paused. Of [`super::PROGRESSING`].
     pub const PAUSED: &str = "Paused";
 
-    /// No window of the job is open. Of [`super::PROGRESSING`].
+    /// No window of the job, or of the whole fleet, is open. Of [`super::PROGRESSING`].
     pub const OUTSIDE_WINDOW: &str = "OutsideWindow";
 
     /// A pull secret does not exist yet. Of [`super::PROGRESSING`].

@@ -14,6 +14,7 @@ use larder_planner::dialect;
 use larder_planner::kubeedge::nodes::{self, NoNodes};
 use larder_planner::kubeedge::{Before, Choice, PrePull};
 use larder_planner::task::Tasks;
+use larder_planner::windows::Windows;
 use larder_planner::{NodeKey, SecretRef};
 
 use crate::failure::Failure;
@@ -23,7 +24,7 @@ pub(crate) struct Fleet {
     client: Client,
     nodes: Vec<Node>,
     node_images: Vec<NodeImage>,
-    agent_nodes: AgentNodes,
+    controller: ControllerSettings,
 }
 
 /// What an ImagePrePullJob looks at in a node.
@@ -43,20 +44,34 @@ impl<'a> From<&'a NodeFacts> for dialect::Candidate<'a> {
     }
 }
 
-/// Which nodes have an agent, as the controller of the cluster is told it. Without the right to read its Deployment, or
-/// outside a cluster, the controller's default.
-pub(crate) async fn agent_nodes(client: &Client) -> AgentNodes {
+/// What the controller of the cluster is told that jobs depend on. Without the right to read its Deployment, or outside a
+/// cluster, the controller's defaults.
+#[derive(Clone, Default)]
+pub(crate) struct ControllerSettings {
+    /// Which nodes have an agent.
+    pub(crate) agent_nodes: AgentNodes,
+    /// When the whole fleet may pull.
+    pub(crate) windows: Windows,
+}
+
+pub(crate) async fn controller_settings(client: &Client) -> ControllerSettings {
     let deployments: Api<Deployment> = Api::all(client.clone());
     let controllers =
         ListParams::default().labels("app.kubernetes.io/part-of=larder,app.kubernetes.io/component=controller");
     let deployments = deployments.list(&controllers).await.map(|list| list.items);
     let pods = deployments.unwrap_or_default().into_iter();
     let pods = pods.filter_map(|deployment| deployment.spec?.template.spec);
-    let mut arguments = pods
+    let arguments: Vec<String> = pods
         .flat_map(|pod| pod.containers)
-        .flat_map(|container| container.args.unwrap_or_default());
-    let told = arguments.find_map(|argument| AgentNodes::parse(argument.strip_prefix("--agent-nodes=")?).ok());
-    told.unwrap_or_default()
+        .flat_map(|container| container.args.unwrap_or_default())
+        .collect();
+    let told = |flag: &str| arguments.iter().find_map(|argument| argument.strip_prefix(flag));
+    let agent_nodes = told("--agent-nodes=").and_then(|nodes| AgentNodes::parse(nodes).ok());
+    let windows = told("--windows=").and_then(|windows| Windows::parse_fleet(windows).ok());
+    ControllerSettings {
+        agent_nodes: agent_nodes.unwrap_or_default(),
+        windows: windows.unwrap_or_default(),
+    }
 }
 
 impl Fleet {
@@ -66,12 +81,12 @@ impl Fleet {
         let all = ListParams::default();
         let (nodes, node_images) = futures::try_join!(nodes.list(&all), node_images.list(&all))
             .map_err(|error| Failure::from_api("reading nodes", &error))?;
-        let agent_nodes = agent_nodes(client).await;
+        let controller = controller_settings(client).await;
         Ok(Self {
             client: client.clone(),
             nodes: nodes.items,
             node_images: node_images.items,
-            agent_nodes,
+            controller,
         })
     }
 
@@ -118,6 +133,7 @@ impl Fleet {
             let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
             let name = node.name_any();
             let no_agent = self
+                .controller
                 .agent_nodes
                 .without_agent(&name, node.labels(), taints.unwrap_or_default());
             let facts = NodeFacts {
@@ -136,7 +152,8 @@ impl Fleet {
         let namespace = self.namespace_of(job);
         let mut objects = Objects {
             nodes: self.nodes.clone(),
-            agent_nodes: self.agent_nodes.clone(),
+            agent_nodes: self.controller.agent_nodes.clone(),
+            fleet_windows: self.controller.windows.clone(),
             node_images: self.node_images.clone(),
             ..Objects::default()
         };
@@ -156,7 +173,8 @@ impl Fleet {
     pub(crate) async fn objects_for_pre_pull(&self, job: &ImagePrePullJob) -> Objects {
         let mut objects = Objects {
             nodes: self.nodes.clone(),
-            agent_nodes: self.agent_nodes.clone(),
+            agent_nodes: self.controller.agent_nodes.clone(),
+            fleet_windows: self.controller.windows.clone(),
             node_images: self.node_images.clone(),
             ..Objects::default()
         };

@@ -5,9 +5,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
+use larder_api::window::WindowEnd;
 use larder_planner::SecretRef;
 use larder_planner::agent_nodes::AgentNodes;
 use larder_planner::secret::SecretNamespaces;
+use larder_planner::windows::Windows;
 use larder_telemetry::logs::LogFormat;
 use thiserror::Error;
 
@@ -56,6 +58,16 @@ pub struct Args {
     #[arg(long, env = "LARDER_PAUSE", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub pause: bool,
+
+    /// When pulls may start in the whole cluster, as JSON in the form of a job's windows, such as
+    /// [{"days":["Sat","Sun"],"from":"22:00","to":"06:00","timeZone":"Europe/Berlin"}]. A job pulls only inside these and inside its
+    /// own windows (default: at any time)
+    #[arg(long, env = "LARDER_WINDOWS", value_name = "JSON", value_parser = Windows::parse_fleet)]
+    pub windows: Option<Windows>,
+
+    /// What happens to pulls that run when the last of --windows closes: Finish, or Stop until one opens
+    #[arg(long, env = "LARDER_WINDOW_END", default_value = "Finish", value_name = "END", requires = "windows", value_parser = window_end)]
+    pub window_end: WindowEnd,
 
     /// Keep the images of workloads and namespaces with the label larder.dev/warm: "true" on the nodes where their pods may run
     #[arg(long, env = "LARDER_WARM_WORKLOADS", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
@@ -135,6 +147,7 @@ impl Args {
             agent_account: self.agent_service_account.clone(),
             agent_nodes: self.agent_nodes.clone().unwrap_or_default(),
             pause: self.pause,
+            windows: self.windows.clone().unwrap_or_default().ending(self.window_end),
             warm_workloads: self.warm_workloads,
         };
         Ok((settings, unknown))
@@ -149,6 +162,14 @@ impl Args {
             Some(wrong) => Err(ArgsError::SecretNamespace(wrong.clone())),
             None => Ok(SecretNamespaces::Only(namespaces.iter().cloned().collect())),
         }
+    }
+}
+
+fn window_end(text: &str) -> Result<WindowEnd, String> {
+    match text {
+        "Finish" => Ok(WindowEnd::Finish),
+        "Stop" => Ok(WindowEnd::Stop),
+        _ => Err("give Finish or Stop".to_owned()),
     }
 }
 
@@ -232,6 +253,26 @@ mod tests {
         let big = [("pool".to_owned(), "big".to_owned())].into();
         assert_eq!(nodes.without_agent("a", &big, &[]), None);
         assert!(nodes.without_agent("a", &BTreeMap::new(), &[]).is_some());
+    }
+
+    #[test]
+    fn when_the_whole_fleet_may_pull() {
+        const WINDOWS: &str = r#"[{"days":["Sat"],"from":"22:00","to":"06:00","timeZone":"Europe/Berlin"}]"#;
+        let windows = Windows::parse_fleet(WINDOWS).unwrap();
+        assert_eq!(settings(&["--windows", WINDOWS]).windows, windows);
+        let stops = settings(&["--windows", WINDOWS, "--window-end=Stop"]).windows;
+        assert_eq!(stops, windows.ending(WindowEnd::Stop));
+    }
+
+    #[rstest]
+    #[case::not_json(&["--windows", "22:00-06:00"], "give a JSON list")]
+    #[case::zone(&["--windows", r#"[{"from":"22:00","to":"06:00","timeZone":"Europe/Atlantis"}]"#], "Europe/Atlantis")]
+    #[case::end(&["--windows", "[]", "--window-end=Pause"], "give Finish or Stop")]
+    #[case::end_of_nothing(&["--window-end=Stop"], "--windows <JSON>")]
+    fn windows_that_cannot_be_meant(#[case] flags: &[&str], #[case] why: &str) {
+        let flags = ["larder-controller"].iter().chain(flags);
+        let error = Args::try_parse_from(flags).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
     }
 
     #[rstest]

@@ -13,6 +13,7 @@ pub(crate) mod watches;
 pub(crate) mod writes;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -71,6 +72,7 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         accept_unenforced_node_policy: settings.accept_unenforced_node_policy,
         cluster_job_secrets: settings.pre_pull_secret_namespaces.clone(),
         agent_nodes: settings.agent_nodes.clone(),
+        windows: Arc::new(settings.windows.clone()),
     };
     let watched = (!settings.accept_unenforced_node_policy).then(|| client.clone());
     let (sender, events) = mpsc::channel(WATCH_EVENTS);

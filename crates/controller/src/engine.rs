@@ -51,11 +51,13 @@ mod work_queue;
 mod write_throttle;
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 use larder_planner::agent_nodes::AgentNodes;
 use larder_planner::secret::SecretNamespaces;
+use larder_planner::windows::Windows;
 
 use self::credentials::Logins;
 pub use self::events::{EventRecorder, NewEvent};
@@ -106,6 +108,8 @@ pub struct Limits {
     pub cluster_job_secrets: SecretNamespaces,
     /// Which nodes have an agent.
     pub agent_nodes: AgentNodes,
+    /// When pulls may start, whatever the jobs say.
+    pub windows: Arc<Windows>,
 }
 
 /// Everything the controller knows.

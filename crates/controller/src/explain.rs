@@ -2,6 +2,7 @@
 //! with listed objects. Reads nothing itself, decides nothing and writes nothing.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
@@ -10,6 +11,7 @@ use larder_api::progress::JobProgress;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_model::Reason;
 use larder_planner::agent_nodes::AgentNodes;
+use larder_planner::conditions::ProgressReason;
 use larder_planner::dialect::Dialect;
 use larder_planner::explain::names_fleet_limit;
 pub use larder_planner::explain::{ExplainedState, Explanation};
@@ -17,6 +19,7 @@ use larder_planner::kruise::{PullJobs, list};
 use larder_planner::kubeedge::PrePullJobs;
 use larder_planner::kubeedge::explain::after_the_end as ended_prepull;
 use larder_planner::secret::{SecretRef, UnusableSecrets};
+use larder_planner::windows::{Closed, Windows};
 use thiserror::Error;
 
 use crate::core::read_secret;
@@ -31,6 +34,8 @@ pub struct Objects {
     pub nodes: Vec<Node>,
     /// Which of them have an agent.
     pub agent_nodes: AgentNodes,
+    /// Windows of the whole fleet, as far as they are known.
+    pub fleet_windows: Windows,
     /// All NodeImages.
     pub node_images: Vec<NodeImage>,
     /// The Pods of the job's namespace, where it has a podSelector.
@@ -63,7 +68,12 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
     if let Some(status) = &mut running.status {
         status.completion_time = None;
     }
-    let seen = SeenByController { capped, withheld };
+    let outside = status.and_then(|status| outside_fleet_windows(&status.progress));
+    let seen = SeenByController {
+        capped,
+        withheld,
+        outside,
+    };
     let mut found = explain::<PullJobs>(running, objects, seen, now)?;
     let Some(status) = status else {
         not_seen_yet(&mut found);
@@ -92,6 +102,10 @@ pub fn prepull_nodes(
     let seen = SeenByController {
         capped: conditions.any(|condition| names_fleet_limit(&condition.message)),
         withheld: job.status.as_ref().is_some_and(|status| withholds(&status.progress)),
+        outside: job
+            .status
+            .as_ref()
+            .and_then(|status| outside_fleet_windows(&status.progress)),
     };
     let mut found = explain::<PrePullJobs>(job.clone(), objects, seen, now)?;
     if job.status.is_none() {
@@ -101,16 +115,22 @@ pub fn prepull_nodes(
 }
 
 /// What only the controller sees, as the job's status tells it.
-#[derive(Clone, Copy)]
 struct SeenByController {
     /// The whole fleet's limit keeps nodes waiting.
     capped: bool,
+    /// Windows of the whole fleet keep nodes waiting.
+    outside: Option<Closed>,
     /// No logins are sent, because the node policy is not known to be enforced.
     withheld: bool,
 }
 
 fn withholds(progress: &JobProgress) -> bool {
     progress.reasons.contains_key(Reason::NodePolicyNotEnforced.as_str())
+}
+
+fn outside_fleet_windows(progress: &JobProgress) -> Option<Closed> {
+    let (_, message) = ProgressReason::read(&progress.conditions)?;
+    Closed::read_fleet(message)
 }
 
 /// What the engine says of a job of any kind.
@@ -140,6 +160,7 @@ fn explain<D: Dialect>(
     let mut engine = Engine::new(Limits {
         accept_unenforced_node_policy: !seen.withheld,
         agent_nodes: objects.agent_nodes,
+        windows: Arc::new(objects.fleet_windows),
         ..Limits::default()
     });
     let mut list = |kind: WatchKind, shown: Vec<WatchEvent>| {
@@ -154,7 +175,8 @@ fn explain<D: Dialect>(
         vec![WatchEvent::Job(TypedJob::<D>::boxed(kind, job))],
     );
     list(WatchKind::Pods(namespace), pods.collect());
-    let explained = engine.explain_job(&unusable, seen.capped, now).map_err(NotServed)?;
+    let explained = engine.explain_job(&unusable, seen.capped, seen.outside, now);
+    let explained = explained.map_err(NotServed)?;
     Ok(explained
         .into_iter()
         .map(|(node, said)| (node.to_string(), said))

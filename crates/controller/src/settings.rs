@@ -6,6 +6,7 @@ use larder_access::AGENT;
 use larder_api::names::LARDER_NAMESPACE;
 use larder_planner::agent_nodes::AgentNodes;
 use larder_planner::secret::SecretNamespaces;
+use larder_planner::windows::Windows;
 
 use crate::feature_gates::FeatureGates;
 
@@ -25,6 +26,8 @@ pub struct Settings {
     pub max_active_pulls: Option<NonZeroUsize>,
     /// Hand out nothing new. What is handed out goes on, and status is written.
     pub pause: bool,
+    /// Pulls start inside these windows alone, whatever the jobs say.
+    pub windows: Windows,
     /// Keep jobs for labelled workloads and namespaces.
     pub warm_workloads: bool,
     /// CloudCore may write for all edge nodes. Nobody can tell then which of them speaks, and none is sent credentials.
@@ -50,6 +53,7 @@ impl Settings {
             gates: FeatureGates::default(),
             max_active_pulls: None,
             pause: false,
+            windows: Windows::default(),
             warm_workloads: false,
             accept_cloudcore: false,
             accept_unenforced_node_policy: false,

@@ -13,7 +13,7 @@ pub enum ProgressReason {
     Pulling,
     /// The job or the whole fleet is paused.
     Paused,
-    /// No window of the job is open.
+    /// No window of the job, or of the whole fleet, is open.
     OutsideWindow,
     /// A pull secret cannot be used.
     SecretMissing,

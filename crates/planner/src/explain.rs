@@ -89,7 +89,7 @@ impl Hold {
                 forbidden,
             } => Some(secrets_sentence(missing, unreadable, forbidden)),
             Self::ListingPods => Some("waits for the list of the pods in its namespace".to_owned()),
-            Self::OutsideWindow { until } => Some(outside_window_sentence(until.as_deref())),
+            Self::OutsideWindow(closed) => Some(closed.to_string()),
             Self::ReadingSecrets => None,
         }
     }
@@ -175,9 +175,7 @@ impl Progress {
                 return format!("Waits: {}.", secrets_sentence(missing, unreadable, forbidden));
             }
             Some(Hold::ReadingSecrets) => return "Waits: the job's pull secrets are being read.".to_owned(),
-            Some(Hold::OutsideWindow { until }) => {
-                return format!("Waits: the job is {}.", outside_window_sentence(until.as_deref()));
-            }
+            Some(Hold::OutsideWindow(closed)) => return format!("Waits: the job is {closed}."),
             Some(Hold::ListingPods) => return "Waits: the pods of the job's namespace are being listed.".to_owned(),
             None => {}
         }
@@ -203,11 +201,6 @@ impl Progress {
 /// A moment that may be a year away.
 pub(crate) fn date_and_time(moment: &Zoned) -> String {
     moment.strftime("%a %Y-%m-%d %H:%M %Q").to_string()
-}
-
-fn outside_window_sentence(until: Option<&str>) -> String {
-    let until = until.map(|until| format!(" until {until}"));
-    format!("outside its windows{}", until.unwrap_or_default())
 }
 
 /// Why a job gets fewer nodes at once than it asks for.

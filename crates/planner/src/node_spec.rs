@@ -32,6 +32,8 @@ pub struct NodeSpecInput<'a> {
     pub orders: Vec<(&'a str, &'a Order)>,
     /// Those of these jobs whose nodes need credentials that may be sent to no node, by uid: nothing is claimed for them.
     pub withheld: BTreeSet<&'a str>,
+    /// Those of these jobs that no window lets hand out work now, by uid: the windows were open when the order was made.
+    pub closed: BTreeSet<&'a str>,
     /// How often a pull reports its bytes; for entries that do not say.
     pub progress_seconds: Option<i32>,
     /// What credentials entries may refer to. None: the node can be sent no credentials, and entries keep what they have.
@@ -192,6 +194,7 @@ fn carry_out(
         Order::Withdraw => task.release(spec, uid),
         // The claim would be taken off again in the same write, and the order never be carried out.
         Order::Claim { .. } if !selected => return Err(Reason::Canceled),
+        Order::Claim { .. } if input.closed.contains(uid) => return Err(Reason::Canceled),
         Order::Claim { .. } if input.withheld.contains(uid) => return Err(Reason::NodePolicyNotEnforced),
         Order::Claim { .. } if account.take(input, campaign, task) => {
             task.claim(spec, input.object, &campaign.owner, input.now);

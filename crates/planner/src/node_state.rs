@@ -233,12 +233,6 @@ impl NodeState {
 
     /// The node has the order and no result.
     fn ordered(&self, claim: ClaimView, campaign: &Campaign, now: Timestamp) -> Derived {
-        if campaign.windows.stop_work(now) {
-            return Derived {
-                recall: Some(Reason::Canceled),
-                ..active()
-            };
-        }
         let limit = if is_unanswered(claim) {
             let reason = match claim.answer {
                 Answer::Waiting(Some(reason)) => reason,

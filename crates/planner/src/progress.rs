@@ -18,6 +18,7 @@ use crate::eta::EtaEstimator;
 use crate::node_state::{ACKNOWLEDGE, Bucket, Derived, NoResponse, NodeState, Pending, QueueClass};
 use crate::task::NodeTask;
 use crate::view::{NodeKey, NodeView};
+use crate::windows::{Closed, OpenHours, Windows};
 
 mod counts;
 #[cfg(test)]
@@ -64,11 +65,8 @@ pub enum Hold {
     ReadingSecrets,
     /// The pods that select the job's nodes are being listed.
     ListingPods,
-    /// No window of the job is open.
-    OutsideWindow {
-        /// What clocks show when the next one opens.
-        until: Option<String>,
-    },
+    /// No window of the job, or of the whole fleet, is open.
+    OutsideWindow(Closed),
 }
 
 /// Secrets of a job that hold no login for the registry of an image. The image is pulled without one, which is what somebody
@@ -101,6 +99,8 @@ pub struct Progress {
     pub(crate) capped: bool,
     pub(crate) empty_since: Timestamp,
     pub(crate) eta: EtaEstimator,
+    /// Windows of the whole fleet.
+    fleet_windows: Arc<Windows>,
     /// When the next window opens or closes.
     window_change: Option<Timestamp>,
     /// The next time of the job's schedule.
@@ -136,6 +136,7 @@ impl Progress {
             capped: false,
             empty_since: started,
             eta: EtaEstimator::default(),
+            fleet_windows: Arc::default(),
             window_change: None,
             next_refresh: None,
             stopped: false,
@@ -199,6 +200,7 @@ impl Progress {
 
     /// Takes in how a step ended.
     pub fn settle(&mut self, node: &NodeKey, outcome: OrderResult, now: Timestamp) {
+        let inside_windows = self.is_inside_windows(now);
         let Some(state) = self.nodes.get_mut(node).map(|indexed| &mut indexed.state) else {
             return;
         };
@@ -207,6 +209,8 @@ impl Progress {
         };
         match (outcome, pending) {
             (OrderResult::Done, Pending::HandOut(_)) => state.redo = false,
+            // The windows closed before the order was written: the node is next when they open.
+            (OrderResult::Refused(_), Pending::HandOut(_)) if !inside_windows => {}
             (OrderResult::Refused(reason), Pending::HandOut(since)) => {
                 state.no_response = Some(Box::new(NoResponse::after(state, reason, since, now)));
             }
@@ -259,17 +263,32 @@ impl Progress {
         self.hold = hold;
     }
 
+    /// Work is handed out inside these windows of the whole fleet alone.
+    pub fn set_fleet_windows(&mut self, windows: Arc<Windows>) {
+        self.fleet_windows = windows;
+    }
+
+    /// Whether windows let work be handed out.
+    pub fn is_inside_windows(&self, now: Timestamp) -> bool {
+        self.open_hours().are_open(now)
+    }
+
+    fn open_hours(&self) -> OpenHours<'_> {
+        OpenHours {
+            job: &self.campaign.windows,
+            fleet: &self.fleet_windows,
+        }
+    }
+
     /// Holds while no window is open, and takes work back where the job says so; [`Self::decide`] does so by itself.
     pub fn follow_windows(&mut self, now: Timestamp) {
-        let windows = &self.campaign.windows;
-        self.window_change = windows.next_change(now);
-        self.hold.take_if(|hold| matches!(hold, Hold::OutsideWindow { .. }));
-        if !windows.are_open(now) {
-            let opens = self.window_change.and_then(|moment| windows.local_time(moment));
-            let until = opens.map(|opens| opens.strftime("%a %H:%M %Q").to_string());
-            self.hold.get_or_insert(Hold::OutsideWindow { until });
+        let hours = self.open_hours();
+        let (change, closed, stopped) = (hours.next_change(now), hours.closed(now), hours.stop_work(now));
+        self.window_change = change;
+        self.hold.take_if(|hold| matches!(hold, Hold::OutsideWindow(_)));
+        if let Some(closed) = closed {
+            self.hold.get_or_insert(Hold::OutsideWindow(closed));
         }
-        let stopped = windows.stop_work(now);
         if self.stopped != stopped {
             self.stopped = stopped;
             for node in self.nodes() {
@@ -288,7 +307,7 @@ impl Progress {
     /// one is waited for.
     pub(crate) fn next_refresh(&self) -> Option<Zoned> {
         let schedule = self.campaign.refresh.as_ref()?;
-        let begins = self.campaign.windows.next_open(self.next_refresh?)?;
+        let begins = self.open_hours().next_open(self.next_refresh?)?;
         Some(schedule.local_time(begins))
     }
 
@@ -415,6 +434,10 @@ impl Progress {
             return;
         };
         let mut derived = indexed.state.derive(&self.campaign, node, now);
+        if self.stopped && derived.bucket == Bucket::Active && indexed.state.pending.is_none() {
+            derived.recall = Some(Reason::Canceled);
+            derived.wake = None;
+        }
         if derived.gives_up {
             derived.gives_up = false;
             indexed.state.gave_up = derived.bucket.reason();

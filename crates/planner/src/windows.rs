@@ -3,12 +3,18 @@
 //! A moment is inside a window if the clocks of its zone show a time between its ends, on one of its days. So an hour that
 //! the clocks show twice is inside twice, and one that they skip never comes; nobody has to choose between two moments.
 
+mod fleet;
+mod open_hours;
+
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _, Zoned};
 use larder_api::window::{DAYS, DEFAULT_TIME_ZONE, Window, WindowEnd};
 use thiserror::Error;
 
+pub use self::fleet::FleetWindowsError;
+pub(crate) use self::open_hours::OpenHours;
+pub use self::open_hours::{Closed, ClosedWindows};
 use crate::campaign::later;
 
 /// Whatever is open or closed changes within this many days, or never: a week, and the day on which the last window closes.
@@ -65,22 +71,9 @@ impl Windows {
         self.end == WindowEnd::Stop && !self.are_open(now)
     }
 
-    /// When they open after `now` if they are closed, and close if they are open; None if they never do.
-    pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
-        let open = self.are_open(now);
-        let mut moments: Vec<Timestamp> = self.windows.iter().flat_map(|window| window.moments(now)).collect();
-        moments.sort_unstable();
-        moments
-            .into_iter()
-            .find(|moment| now < *moment && self.are_open(*moment) != open)
-    }
-
-    /// The first moment from `moment` on at which one is open; None if none ever is.
-    pub fn next_open(&self, moment: Timestamp) -> Option<Timestamp> {
-        if self.are_open(moment) {
-            return Some(moment);
-        }
-        self.next_change(moment)
+    /// The moments after `now` at which one may open or close, in no order.
+    fn moments(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+        self.windows.iter().flat_map(move |window| window.moments(now))
     }
 
     /// What the clocks of a window's zone show at a moment, for people: of the window that opens then, if one does.

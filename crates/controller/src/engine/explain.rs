@@ -7,17 +7,20 @@ use larder_planner::dialect::Refusal;
 use larder_planner::explain::Explanation;
 use larder_planner::progress::Hold;
 use larder_planner::secret::UnusableSecrets;
+use larder_planner::windows::Closed;
 
 use super::Engine;
 use super::jobs::JobState;
 
 impl Engine {
     /// Explains every node to the one job that this engine has seen; or says why the job is not served. `capped`: the job's
-    /// status says that the whole fleet's limit keeps nodes waiting.
+    /// status says that the whole fleet's limit keeps nodes waiting; `outside`: that windows of the fleet do, which may not be known
+    /// here.
     pub(crate) fn explain_job(
         &mut self,
         unusable: &UnusableSecrets,
         capped: bool,
+        outside: Option<Closed>,
         now: Timestamp,
     ) -> Result<Vec<(NodeKey, Explanation)>, String> {
         let Some(id) = self.jobs.ids().next() else {
@@ -45,6 +48,9 @@ impl Engine {
             }));
         }
         running.progress.follow_windows(now);
+        if let Some(closed) = outside.filter(|_| !running.progress.is_held()) {
+            running.progress.hold(Some(Hold::OutsideWindow(closed)));
+        }
         running.progress.cap(capped);
         let without_agent = running.progress.without_agent();
         let nodes = self.nodes.records().iter();

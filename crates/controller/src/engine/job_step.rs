@@ -1,5 +1,7 @@
 //! One look at a job: its object is read if it changed; a running job hands out and takes back orders, or ends.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use larder_planner::Progress;
 use larder_planner::campaign::Campaign;
@@ -137,6 +139,7 @@ impl Engine {
             let started = record.job.started().unwrap_or(now).min(now);
             let started = Timestamp::from_second(started.as_second()).unwrap_or(started);
             let mut progress = Progress::new(campaign, started);
+            progress.set_fleet_windows(Arc::clone(&self.limits.windows));
             for node in succeeded_before {
                 progress.node_changed(node, NodeView::succeeded_before(started), now);
             }

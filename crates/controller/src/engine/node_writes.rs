@@ -271,12 +271,22 @@ impl Engine {
             occupancy: record.and_then(|record| record.occupancy.as_deref()),
             credentials: target.map(|target| self.logins().credential_ids(node, object, target, &orders)),
             owners,
+            closed: self.outside_windows(&orders, now),
             orders,
             withheld,
             progress_seconds: i32::try_from(progress_seconds).ok(),
             hand_written_ends: record.map_or(&NO_ENDS, |record| &record.hand_written_ends),
             now,
         }
+    }
+
+    /// Those of the jobs with an order for a node that no window lets hand out work.
+    fn outside_windows<'a>(&self, orders: &[(&'a str, &Order)], now: Timestamp) -> BTreeSet<&'a str> {
+        let is_outside = |uid: &&str| {
+            let running = self.jobs.id_of_uid(uid).and_then(|job| self.jobs.running(job));
+            running.is_some_and(|running| !running.progress.is_inside_windows(now))
+        };
+        orders.iter().map(|(uid, _)| *uid).filter(is_outside).collect()
     }
 
     /// Those of the jobs with an order for a node that the node can serve only with credentials.

@@ -7,6 +7,7 @@ mod node_policy;
 mod nodes;
 mod secrets;
 mod turns;
+mod windows;
 
 use jiff::Timestamp;
 use larder_api::NodeImage;

@@ -130,6 +130,41 @@ fn the_fleets_limit_is_named_where_it_holds_a_node_back(#[case] message: &str, #
     assert!(told[0].1.sentence.contains(want), "{}", told[0].1.sentence);
 }
 
+#[rstest]
+#[case::told_by_the_deployment(
+    r#"[{"from":"22:00","to":"23:00"}]"#,
+    "",
+    "outside the fleet's windows until Thu 22:00 UTC"
+)]
+#[case::told_by_the_status(
+    "[]",
+    "outside the fleet's windows until Thu 21:00 UTC; 1 node is left out",
+    "outside the fleet's windows until Thu 21:00 UTC"
+)]
+fn windows_of_the_fleet_are_named_where_they_hold_a_node_back(
+    #[case] windows: &str,
+    #[case] message: &str,
+    #[case] want: &str,
+) {
+    let condition = json!([{"type": "Progressing", "status": "True", "reason": "OutsideWindow", "message": message}]);
+    let with_windows = |objects: Objects| Objects {
+        fleet_windows: Windows::parse_fleet(windows).unwrap(),
+        ..objects
+    };
+    let mut status = running();
+    status["conditions"] = condition.clone();
+    let told = said(&job(json!({"image": "nginx:1"}), status), with_windows(objects(None)));
+    assert_eq!(
+        (told[0].1, &*told[0].2),
+        ("Waiting", &*format!("Waits: the job is {want}."))
+    );
+
+    let template = json!({"images": ["redis:7"], "nodeNames": ["a"]});
+    let job = prepull(template, json!({"phase": "InProgress", "conditions": condition}));
+    let told = prepull_nodes(&job, with_windows(edge_objects(None)), now()).unwrap();
+    assert!(told[0].1.sentence.contains(want), "{}", told[0].1.sentence);
+}
+
 #[test]
 fn a_job_that_nobody_looked_at_says_so() {
     let found = said(&job(json!({"image": "nginx:1"}), Value::Null), objects(None));

@@ -208,8 +208,8 @@ impl Progress {
             Some(Hold::ListingPods) => ProgressReason::Waiting,
             _ if self.campaign.parallelism == 0 => ProgressReason::Paused,
             _ if self.counts.desired == 0 => ProgressReason::NoNodesMatched,
-            Some(Hold::OutsideWindow { .. }) if self.counts.only_wait() => ProgressReason::OutsideWindow,
-            Some(Hold::ReadingSecrets | Hold::OutsideWindow { .. }) | None => self.pace_reason(),
+            Some(Hold::OutsideWindow(_)) if self.counts.only_wait() => ProgressReason::OutsideWindow,
+            Some(Hold::ReadingSecrets | Hold::OutsideWindow(_)) | None => self.pace_reason(),
         }
     }
 }

@@ -154,7 +154,7 @@ impl View<'_> {
             Some(Hold::Secrets { .. }) => ProgressReason::SecretMissing,
             Some(Hold::FleetPaused) => ProgressReason::Paused,
             _ if nobody_pulls && !self.unusable.is_empty() => ProgressReason::SecretMissing,
-            Some(Hold::OutsideWindow { .. }) if progress.counts().only_wait() => ProgressReason::OutsideWindow,
+            Some(Hold::OutsideWindow(_)) if progress.counts().only_wait() => ProgressReason::OutsideWindow,
             _ => progress.pace_reason(),
         }
     }

@@ -80,6 +80,7 @@ fn desired(object: &NodeImage, bytes: usize, jobs: &[(&str, Known, Option<Order>
             .filter_map(|(uid, _, order)| Some((*uid, order.as_ref()?)))
             .collect(),
         withheld: BTreeSet::new(),
+        closed: BTreeSet::new(),
         progress_seconds: Some(2),
         credentials: None,
         hand_written_ends: &HandWrittenEnds::NONE,
@@ -143,6 +144,7 @@ fn entries_refer_to_the_credentials_that_their_owners_may_use() {
             owners: [("a", Known::Selects.state(&campaign))].into(),
             orders: Vec::new(),
             withheld: BTreeSet::new(),
+            closed: BTreeSet::new(),
             progress_seconds: None,
             credentials,
             hand_written_ends: &HandWrittenEnds::NONE,
@@ -174,6 +176,7 @@ fn nothing_is_claimed_whose_credentials_are_withheld() {
             .collect(),
         orders: vec![("b", &order)],
         withheld: ["b"].into(),
+        closed: BTreeSet::new(),
         progress_seconds: None,
         credentials: None,
         occupancy: None,
@@ -181,6 +184,35 @@ fn nothing_is_claimed_whose_credentials_are_withheld() {
     });
     assert_eq!(claims_in(&desired.spec), ["a"], "what was claimed before stays");
     assert_eq!(desired.refused, [("b".to_owned(), Reason::NodePolicyNotEnforced)]);
+}
+
+#[test]
+fn nothing_is_claimed_for_a_job_whose_windows_have_closed() {
+    let object = claimed_by(&["a"]);
+    let campaigns = [job("a"), job("b")];
+    let (claim, withdraw) = (claim(), Order::Withdraw);
+    let desired = desired_spec(&NodeSpecInput {
+        node: NODE,
+        object: &object,
+        hand_written_ends: &HandWrittenEnds::NONE,
+        bytes: 0,
+        owners: ["a", "b"]
+            .into_iter()
+            .zip(campaigns.iter().map(|campaign| Known::Selects.state(campaign)))
+            .collect(),
+        orders: vec![("a", &withdraw), ("b", &claim)],
+        withheld: BTreeSet::new(),
+        closed: ["a", "b"].into(),
+        progress_seconds: None,
+        credentials: None,
+        occupancy: None,
+        now: at(100),
+    });
+    assert!(
+        claims_in(&desired.spec).is_empty(),
+        "what is taken back leaves at any time"
+    );
+    assert_eq!(desired.refused, [("b".to_owned(), Reason::Canceled)]);
 }
 
 fn known() -> impl Strategy<Value = Known> {

@@ -69,6 +69,7 @@ impl Node {
             owners: owners.collect(),
             orders: orders.iter().map(|(job, order)| (job.uid(), order)).collect(),
             withheld: BTreeSet::new(),
+            closed: BTreeSet::new(),
             progress_seconds: Some(2),
             credentials: None,
             hand_written_ends: &HandWrittenEnds::default(),

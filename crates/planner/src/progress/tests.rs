@@ -299,6 +299,7 @@ fn happen(progress: &mut Progress, happening: Happening, now: &mut i64) {
 fn recomputed(progress: &Progress, now: Timestamp) -> Progress {
     let mut fresh = Progress::new(progress.campaign.clone(), progress.started);
     fresh.empty_since = progress.empty_since;
+    fresh.stopped = progress.stopped;
     for (name, indexed) in &progress.nodes {
         let state = indexed.state.clone();
         fresh.nodes.insert(

@@ -1,6 +1,7 @@
 //! What comes out of the chart, for old and new clusters and for each set of values.
 
 use larder_planner::agent_nodes::AgentNodes;
+use larder_planner::windows::Windows;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -216,6 +217,28 @@ async fn the_controller_is_told_where_the_agents_run(#[case] values: &str, #[cas
     let nodes = AgentNodes::parse(told).unwrap();
     let windows = [("kubernetes.io/os".to_owned(), "windows".to_owned())].into();
     assert!(nodes.without_agent("a", &windows, &[]).is_some());
+}
+
+#[tokio::test]
+async fn the_controller_is_told_when_the_fleet_may_pull() {
+    let windows = json!([{"days": ["Sat"], "from": "22:00", "to": "06:00", "timeZone": "Europe/Berlin"}]);
+    let set = [
+        format!("--set-json=controller.windows={windows}"),
+        "--set=controller.windowEnd=Stop".to_owned(),
+    ];
+    let with_windows = objects("1.36.0", &set).await;
+    let told = arguments_of(the(&with_windows, "Deployment", "larder-controller"));
+    let json = told.iter().find_map(|argument| argument.strip_prefix("--windows="));
+    let json = json.expect("the controller is told the windows");
+    assert_eq!(serde_json::from_str::<Value>(json).unwrap(), windows);
+    Windows::parse_fleet(json).unwrap();
+    assert!(told.contains(&"--window-end=Stop"), "{told:?}");
+    let usual = objects("1.36.0", &[]).await;
+    let usual = arguments_of(the(&usual, "Deployment", "larder-controller"));
+    assert!(
+        !usual.iter().any(|argument| argument.starts_with("--window")),
+        "{usual:?}"
+    );
 }
 
 /// The required terms of a DaemonSet's node affinity.

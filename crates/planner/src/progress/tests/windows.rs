@@ -93,6 +93,45 @@ fn another_hold_is_told_first() {
     assert_eq!(progress.hold, Some(Hold::FleetPaused));
 }
 
+fn fleet_windows(from: &str, to: &str) -> Arc<Windows> {
+    let json = format!(r#"[{{"from":"{from}","to":"{to}"}}]"#);
+    Arc::new(Windows::parse_fleet(&json).unwrap())
+}
+
+#[test]
+fn the_windows_of_the_fleet_must_be_open_too() {
+    let mut progress = windowed(WindowEnd::Finish, 1);
+    progress.set_fleet_windows(fleet_windows("08:15", "09:00"));
+    assert!(progress.decide(9, at(OPENS)).is_empty());
+    assert_eq!(progress.next_wake(), Some(at(OPENS + 300)));
+    assert_eq!(
+        progress.explain(&node(0), at(OPENS)).sentence,
+        "Waits: the job is outside the fleet's windows until Fri 08:15 UTC."
+    );
+    assert_eq!(handed_out(&progress.decide(9, at(OPENS + 300))), [0]);
+}
+
+#[test]
+fn pulls_of_all_jobs_are_stopped_where_the_fleet_says_so() {
+    let mut progress = Progress::new(campaign(1), at(0));
+    let stops = fleet_windows("08:00", "08:10");
+    progress.set_fleet_windows(Arc::new(Windows::clone(&stops).ending(WindowEnd::Stop)));
+    progress.node_changed(&node(0), able(), at(0));
+    assert_eq!(handed_out(&progress.decide(9, at(0))), [0]);
+    take_up(&mut progress, 0, Answer::Pulling, 1);
+    assert_eq!(progress.decide(9, at(600)), [Step::Withdraw(node(0))]);
+}
+
+#[test]
+fn a_node_whose_order_came_too_late_is_next_when_the_windows_open() {
+    let mut progress = windowed(WindowEnd::Finish, 1);
+    assert_eq!(handed_out(&progress.decide(9, at(CLOSES - 1))), [0]);
+    progress.settle(&node(0), OrderResult::Refused(Reason::Canceled), at(CLOSES));
+    assert!(progress.decide(9, at(CLOSES)).is_empty());
+    assert_eq!(progress.next_wake(), Some(at(OPENS + DAY)));
+    assert_eq!(handed_out(&progress.decide(9, at(OPENS + DAY))), [0]);
+}
+
 proptest! {
     /// Whatever the nodes say, work is handed out inside a window alone.
     #[test]

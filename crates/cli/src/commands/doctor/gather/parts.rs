@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::see;
 use crate::commands::doctor::facts::{Accounts, Agent, Lease, Node, Pod, Seen, System};
-use crate::fleet::agent_nodes;
+use crate::fleet::controller_settings;
 
 /// A Lease whose last renewal is this far from now by our clock, which may be another than its holder's, is looked at for a
 /// while.
@@ -202,7 +202,7 @@ pub(super) async fn nodes(client: &Client) -> Seen<Vec<Node>> {
     let (nodes, node_images) = futures::join!(see(nodes.list(&all)), see(node_images.list(&all)));
     // Without the CRD there are none; that the CRD is missing is said elsewhere.
     let node_images = node_images.map(|list| list.items).unwrap_or_default();
-    let agents = agent_nodes(client).await;
+    let agents = controller_settings(client).await.agent_nodes;
     // Where no agent is to run, none is missed.
     let has_agent = |node: &&NodeObject| {
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
