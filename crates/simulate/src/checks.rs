@@ -9,8 +9,11 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use jiff::SignedDuration;
+
 use crate::agent::Pull;
 use crate::api::{Api, Change, Key, Kind};
+use crate::controller::FleetSettings;
 use crate::machine::Machine;
 use crate::queue::Millis;
 
@@ -24,6 +27,8 @@ pub enum Invariant {
     Parallelism,
     /// Nor more in the whole fleet than its limit.
     FleetLimit,
+    /// Nothing is handed out outside the windows of the job and of the fleet.
+    OutsideWindow,
     /// What a node has for a job is not taken away or asked for again without cause.
     ResultLost,
     /// No image is pulled twice without cause.
@@ -67,7 +72,9 @@ const EXCUSED: Millis = 150_000;
 /// What the checks know.
 #[derive(Default)]
 pub(crate) struct Checks {
-    pub(crate) max_active_pulls: Option<usize>,
+    pub(crate) fleet: FleetSettings,
+    /// How far the clock is ahead by which the controller writes.
+    clock: SignedDuration,
     jobs: BTreeMap<String, JobInfo>,
     /// Per job the nodes that the API shows at work, and since when: claimed, without a final result.
     open: BTreeMap<String, BTreeMap<String, Millis>>,
@@ -129,6 +136,11 @@ impl Checks {
 
     pub(crate) fn clock_stepped(&mut self, now: Millis) {
         self.clock_stepped = now;
+    }
+
+    /// What is written next is written by a replica whose clock is ahead by this much.
+    pub(crate) fn writes_by_clock(&mut self, clock: SignedDuration) {
+        self.clock = clock;
     }
 
     fn is_disturbed(&self, node: &str, now: Millis) -> bool {

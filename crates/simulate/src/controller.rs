@@ -8,12 +8,15 @@ mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use larder_controller::engine::{Engine as Inner, JobTarget, JobWriteResult, Limits, NodeWrite, WatchEvent};
 use larder_controller::kinds;
 use larder_controller::lists::{ListJobs, ListWriteResult};
 use larder_planner::kruise::PullJobs;
+use larder_planner::windows::Windows;
+use serde_json::Value;
 
 pub(crate) use self::requests::Request;
 use self::requests::{job_key, job_result, list_result, node_image_key, node_result, secret_read, shown, watch_kind};
@@ -34,6 +37,16 @@ pub enum PlantedBug {
     ResponseMatchedByName,
     /// A write of a job that failed is not queued again.
     MissingRequeue,
+    /// Windows of the fleet are not looked at.
+    IgnoredWindows,
+}
+
+/// What a controller is started with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FleetSettings {
+    pub(crate) max_active_pulls: Option<usize>,
+    /// In the form of a job's windows.
+    pub(crate) windows: Value,
 }
 
 /// The engine of one replica, and its list jobs.
@@ -47,9 +60,12 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(max_active_pulls: Option<usize>, planted: Option<PlantedBug>) -> Self {
+    pub(crate) fn new(fleet: &FleetSettings, planted: Option<PlantedBug>) -> Self {
+        let ignores_windows = planted == Some(PlantedBug::IgnoredWindows);
+        let windows = Windows::parse_fleet(&fleet.windows.to_string()).ok();
         let limits = Limits {
-            max_active_pulls: max_active_pulls.and_then(NonZeroUsize::new),
+            max_active_pulls: fleet.max_active_pulls.and_then(NonZeroUsize::new),
+            windows: Arc::new(windows.filter(|_| !ignores_windows).unwrap_or_default()),
             // The simulated API server has no policies.
             accept_unenforced_node_policy: true,
             ..Limits::default()

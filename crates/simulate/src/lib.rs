@@ -12,7 +12,7 @@
 //! | `kubernetes` | what is read of Kubernetes' own kinds |
 //! | `replica`, `controller` | the controller's loop, and its engine |
 //! | `machine`, `agent` | a node, and its agent's decisions |
-//! | `scenario`, `faults` | what is drawn |
+//! | `scenario`, `windows`, `faults` | what is drawn |
 //! | `checks` | what must hold |
 
 mod agent;
@@ -29,6 +29,7 @@ pub mod run;
 mod scenario;
 mod stream;
 mod sweep;
+mod windows;
 mod world;
 
 pub use checks::{Invariant, Violation};

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{Call, Response};
-use crate::controller::{Engine, MAX_IN_FLIGHT, PlantedBug, Request};
+use crate::controller::{Engine, FleetSettings, MAX_IN_FLIGHT, PlantedBug, Request};
 use crate::queue::Millis;
 use crate::stream::{Item, Scope, Stream};
 
@@ -56,9 +56,9 @@ pub(crate) struct Turned {
 }
 
 impl Replica {
-    pub(crate) fn new(life: u64, max_active_pulls: Option<usize>, resyncs: bool, planted: Option<PlantedBug>) -> Self {
+    pub(crate) fn new(life: u64, fleet: &FleetSettings, resyncs: bool, planted: Option<PlantedBug>) -> Self {
         Self {
-            engine: Engine::new(max_active_pulls, planted),
+            engine: Engine::new(fleet, planted),
             life,
             term: None,
             followed: None,

@@ -1,17 +1,21 @@
 //! One seed is one run: a world is drawn, disturbed for a while, left alone, and looked over.
 
+use serde_json::json;
+
 use crate::api::{Call, Kind};
 use crate::checks::Violation;
-use crate::controller::PlantedBug;
+use crate::controller::{FleetSettings, PlantedBug};
 use crate::faults::Faults;
 use crate::machine::Machine;
 use crate::queue::Millis;
 use crate::random::Random;
 use crate::scenario::{self, Sizes};
+use crate::windows;
 use crate::world::{Act, Event, LONGEST_PAUSE, World, seconds};
 
 /// Everything must be over this long after the last fault: nodes are given up after ten minutes, and their status is written.
-const SETTLES_WITHIN: Millis = 90 * 60 * 1_000;
+/// Windows may be closed for a while, and some of it is done after they open.
+const SETTLES_WITHIN: Millis = (90 + windows::PERIOD) * 60 * 1_000;
 
 /// How often that is looked at.
 const LOOK_EVERY: Millis = 4_000;
@@ -99,8 +103,15 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
         Faults::draw(&mut random)
     };
     let mut world = World::new(seed, faults, options.planted, traced);
-    world.max_active_pulls = random.permille(300).then(|| random.index(6) + 1);
-    world.checks.max_active_pulls = world.max_active_pulls;
+    world.fleet = FleetSettings {
+        max_active_pulls: random.permille(300).then(|| random.index(6) + 1),
+        windows: if random.permille(150) {
+            windows::draw(&mut random)
+        } else {
+            json!([])
+        },
+    };
+    world.checks.fleet = world.fleet.clone();
     world.resyncs = random.coin();
     for number in 0..sizes.nodes {
         let pulls = random.index(3) + 1;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{Call, Kind};
 use crate::random::Random;
+use crate::windows;
 
 /// Where namespaced jobs, pods and Secrets are.
 pub(crate) const NAMESPACE: &str = "team";
@@ -159,6 +160,15 @@ fn template(random: &mut Random, nodes: u64) -> Value {
     if random.permille(100) {
         spec["pin"] = json!(true);
     }
+    if random.permille(200) {
+        spec["windows"] = windows::draw(random);
+        if random.permille(300) {
+            spec["windowEnd"] = json!("Stop");
+        }
+    }
+    if spec["completionPolicy"]["type"] == "Never" && random.coin() {
+        spec["refreshSchedule"] = json!(windows::schedule(random));
+    }
     if random.permille(100) {
         spec["failurePolicy"] = json!({"maxFailures": random.between(0..=3)});
     }
@@ -209,6 +219,12 @@ fn pre_pull_job(random: &mut Random, number: u64, nodes: u64) -> Value {
     }
     if random.permille(300) {
         template["ttlSecondsAfterFinished"] = json!(ttl(random));
+    }
+    if random.permille(150) {
+        template["windows"] = windows::draw(random);
+        if random.permille(300) {
+            template["windowEnd"] = json!("Stop");
+        }
     }
     json!({
         "apiVersion": "operations.kubeedge.io/v1alpha2", "kind": "ImagePrePullJob",

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{Api, Call, Response, Writer};
 use crate::checks::{Checks, Violation};
-use crate::controller::PlantedBug;
+use crate::controller::{FleetSettings, PlantedBug};
 use crate::faults::Faults;
 use crate::machine::Machine;
 use crate::queue::{Millis, Queue};
@@ -90,7 +90,7 @@ pub(crate) struct World {
     pub(crate) replicas: Vec<Replica>,
     pub(crate) machines: Vec<Machine>,
     pub(crate) by_name: BTreeMap<String, usize>,
-    pub(crate) max_active_pulls: Option<usize>,
+    pub(crate) fleet: FleetSettings,
     pub(crate) resyncs: bool,
     planted: Option<PlantedBug>,
     terms: u64,
@@ -123,7 +123,7 @@ impl World {
             replicas: Vec::new(),
             machines: Vec::new(),
             by_name: BTreeMap::new(),
-            max_active_pulls: None,
+            fleet: FleetSettings::default(),
             resyncs: true,
             planted,
             terms: 0,

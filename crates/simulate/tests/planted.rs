@@ -40,6 +40,11 @@ fn a_lost_wake_up_is_found() {
 }
 
 #[test]
+fn ignored_windows_are_found() {
+    seeds_until_found(PlantedBug::IgnoredWindows, 200);
+}
+
+#[test]
 fn a_response_that_is_matched_by_name_is_found() {
     seeds_until_found(PlantedBug::ResponseMatchedByName, 1_000);
 }

@@ -1,6 +1,6 @@
 //! What must hold when the faults are over and time has passed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use larder_api::names::{NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE};
@@ -9,9 +9,13 @@ use super::jobs::has_ended;
 use super::{Checks, Invariant, Violation};
 use crate::api::{Api, Key, Kind, Object};
 use crate::queue::Millis;
+use crate::windows;
 
 /// Writes of one object in the quiet time, at most: what expires then is cleaned up in one or two.
 const QUIET_WRITES: usize = 8;
+
+/// Refreshes of one job on one node in the quiet time, at most.
+const REFRESHES: usize = 2;
 
 /// A job is deleted at most this many seconds after its time to live.
 const OVERDUE: i64 = 12;
@@ -44,8 +48,11 @@ impl Checks {
         let is_never = job.value["spec"]["completionPolicy"]["type"] == "Never";
         // A job that stays has everything that it can have; a list that stays has such children.
         let count = |field: &str| status[field].as_i64().unwrap_or(0);
+        let may_wait = self.fleet.max_active_pulls.is_some()
+            || !windows::is_empty(&self.fleet.windows)
+            || !windows::is_empty(&job.value["spec"]["windows"]);
         let is_throttled = job.key.kind == Kind::PullJob
-            && self.max_active_pulls.is_some()
+            && may_wait
             && job.value["spec"]["failurePolicy"].is_null()
             && count("succeeded") + count("failed") < count("desired");
         let rests = is_never && status.is_object() && !is_throttled && self.at_work(&job.uid, api).is_empty();
@@ -60,7 +67,19 @@ impl Checks {
     /// What is not as it should be after the quiet time.
     pub(crate) fn unsettled(&self, api: &Api) -> Option<Violation> {
         let writes = self.rates.since_settled.iter().flatten();
-        if let Some((key, count)) = writes.into_iter().find(|(_, count)| QUIET_WRITES < **count) {
+        let jobs = [Kind::PullJob, Kind::ListJob]
+            .into_iter()
+            .flat_map(|kind| api.list(kind));
+        let refreshing: BTreeSet<&Key> = jobs
+            .filter(|job| job.value["spec"]["refreshSchedule"].is_string())
+            .map(|job| &job.key)
+            .collect();
+        let most = |key: &Key| match key.kind {
+            Kind::NodeImage => QUIET_WRITES + REFRESHES * refreshing.len(),
+            _ if refreshing.contains(key) => usize::MAX,
+            _ => QUIET_WRITES,
+        };
+        if let Some((key, count)) = writes.into_iter().find(|(key, count)| most(key) < **count) {
             return Some(Violation {
                 invariant: Invariant::WriteLoop,
                 what: format!(

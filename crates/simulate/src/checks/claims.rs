@@ -8,6 +8,8 @@ use larder_api::contract::{Answer, answer};
 use super::{Checks, EXCUSED, Invariant};
 use crate::api::{Api, Change, Key, Kind, Writer};
 use crate::queue::Millis;
+use crate::windows;
+use crate::world::time_at;
 
 /// A controller may not have seen a result that is not older: a watch was silent, and the request took its time. It may take
 /// the order of a node back that it takes for unresponsive.
@@ -73,6 +75,9 @@ impl Checks {
         for (uid, is) in &after {
             let was = before.get(uid).copied().unwrap_or_default();
             self.keep_books(uid, node, Some(*is), now);
+            if was.versions < is.versions {
+                self.check_windows(uid, node, change.writer, now);
+            }
             let again = before.contains_key(uid) && was.versions == is.versions;
             if is.open && !was.open && again {
                 self.strays.insert(((*uid).to_owned(), node.to_owned()));
@@ -132,6 +137,36 @@ impl Checks {
         }
     }
 
+    /// A node is given work: windows of the job and of the fleet are open, or were when the request was sent.
+    fn check_windows(&mut self, uid: &str, node: &str, writer: Writer, now: Millis) {
+        let by_old_clock = now < self.clock_stepped + ON_ITS_WAY;
+        let Some(info) = self
+            .jobs
+            .get(uid)
+            .filter(|_| writer == (Writer::Controller { late: false }))
+        else {
+            return;
+        };
+        if info.was_edited(now) || by_old_clock {
+            return;
+        }
+        let are_open = |now: Millis| {
+            let time = time_at(now).checked_add(self.clock).unwrap_or_default();
+            windows::are_open(&info.windows, time) && windows::are_open(&self.fleet.windows, time)
+        };
+        if !are_open(now) && !are_open(now.saturating_sub(ON_ITS_WAY)) {
+            let what = format!(
+                "{node} is given work for {} at {} + {}, outside {} of the job or {} of the fleet",
+                info.name,
+                time_at(now),
+                self.clock,
+                info.windows,
+                self.fleet.windows
+            );
+            self.violate(Invariant::OutsideWindow, || what);
+        }
+    }
+
     /// One more node is at work.
     fn check_limits(&mut self, uid: &str, node: &str, writer: Writer, now: Millis, api: &Api) {
         match writer {
@@ -152,7 +187,7 @@ impl Checks {
             self.violate(Invariant::Parallelism, || what);
             return;
         }
-        let Some(max) = self.max_active_pulls else {
+        let Some(max) = self.fleet.max_active_pulls else {
             return;
         };
         let running = self

@@ -23,6 +23,7 @@ pub(super) struct JobInfo {
     pub(super) images: Vec<(String, String)>,
     pub(super) is_never: bool,
     pub(super) by_pods: bool,
+    pub(super) windows: Value,
     has_deadline: bool,
     /// A node's time in an ImagePrePullJob.
     pub(super) times_out_after: Option<Millis>,
@@ -63,6 +64,12 @@ impl JobInfo {
                 .collect(),
             is_never: policy["type"] == "Never",
             by_pods: !spec["podSelector"].is_null(),
+            windows: if is_pre_pull {
+                &template["windows"]
+            } else {
+                &spec["windows"]
+            }
+            .clone(),
             has_deadline: !policy["activeDeadlineSeconds"].is_null() || !template["activeDeadlineSeconds"].is_null(),
             times_out_after: is_pre_pull.then(|| template["timeoutSeconds"].as_u64().unwrap_or(300) * 1_000),
             edited: now,

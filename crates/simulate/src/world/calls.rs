@@ -74,6 +74,10 @@ impl World {
         let response = match self.refusal(call) {
             Some(why) if matches!(sender, Sender::Replica { .. }) => Response::Refused(why),
             _ => {
+                if let Sender::Replica { index, .. } = sender {
+                    let clock = self.replicas.get(index).map(|replica| replica.clock);
+                    self.checks.writes_by_clock(clock.unwrap_or_default());
+                }
                 let (now, meant) = (self.time(), self.meant(sender, call));
                 let response = self.api.call(call, writer, now);
                 if let (Response::Object(object), Some(meant)) = (&response, meant) {

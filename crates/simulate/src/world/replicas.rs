@@ -9,7 +9,7 @@ impl World {
     /// Starts a replica, or starts it anew.
     pub(crate) fn start_replica(&mut self, index: usize) {
         self.lives += 1;
-        let mut replica = Replica::new(self.lives, self.max_active_pulls, self.resyncs, self.planted);
+        let mut replica = Replica::new(self.lives, &self.fleet, self.resyncs, self.planted);
         let scopes = replica.restart();
         if let Some(known) = self.replicas.get_mut(index) {
             replica.clock = known.clock;

@@ -6,6 +6,7 @@ use super::super::World;
 use super::Act;
 use crate::api::{Call, Key, Kind, Object, Response, Shared, Writer};
 use crate::scenario::{self, NAMESPACE};
+use crate::windows;
 
 /// How often a job is replaced in a row.
 const REPLACED: u64 = 20;
@@ -33,7 +34,7 @@ impl World {
         };
         let parallelism = self.random.between(1..=6);
         let nodes = u64::try_from(self.machines.len()).unwrap_or(1);
-        let spec = match (job.key.kind, self.random.between(0..=3)) {
+        let spec = match (job.key.kind, self.random.between(0..=4)) {
             (Kind::PullJob, 0) => json!({"image": scenario::image(&mut self.random), "pullSecrets": ["login"]}),
             (Kind::PrePullJob, 0) if job.value["spec"]["imagePrePullTemplate"]["nodeNames"].is_array() => {
                 json!({"imagePrePullTemplate": {"nodeNames": scenario::names(&mut self.random, nodes)}})
@@ -41,6 +42,7 @@ impl World {
             (Kind::PullJob | Kind::ListJob, 1) if job.value["spec"]["podSelector"].is_null() => {
                 json!({"selector": {"names": null, "matchLabels": {"zone": scenario::zone(&mut self.random)}}})
             }
+            (Kind::PullJob | Kind::ListJob, 2) => json!({"windows": windows::draw(&mut self.random)}),
             (Kind::PrePullJob, _) => json!({"imagePrePullTemplate": {"concurrency": parallelism}}),
             _ => json!({"parallelism": parallelism}),
         };
