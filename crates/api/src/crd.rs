@@ -34,6 +34,7 @@ fn image_pull_job() -> CustomResourceDefinition {
         wide("BYTES", "integer", ".status.bytesTotal"),
         wide("DONE", "integer", ".status.bytesDone"),
         wide("ETA", "integer", ".status.etaSeconds"),
+        wide("PRIORITY", "integer", ".spec.priority"),
     ];
     with_versions(ImagePullJob::crd(), &[("v1beta1", &columns), ("v1alpha1", &columns)])
 }
@@ -48,6 +49,7 @@ fn image_list_pull_job() -> CustomResourceDefinition {
         wide("BYTES", "integer", ".status.bytesTotal"),
         wide("DONE", "integer", ".status.bytesDone"),
         wide("ETA", "integer", ".status.etaSeconds"),
+        wide("PRIORITY", "integer", ".spec.priority"),
     ];
     with_versions(
         ImageListPullJob::crd(),
@@ -85,6 +87,7 @@ fn image_pre_pull_job() -> CustomResourceDefinition {
             age(),
             wide("REASON", "string", ".status.reason"),
             wide("ETA", "integer", ".status.etaSeconds"),
+            wide("PRIORITY", "integer", ".spec.imagePrePullTemplate.priority"),
         ]
     };
     with_versions(

@@ -40,6 +40,10 @@ pub struct PullTemplate {
     #[schemars(schema_with = "schema::parallelism")]
     pub parallelism: Option<IntOrString>,
 
+    /// Where pulls are limited, jobs with a higher priority go first; 0 if not given.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i32,
+
     /// Timeout and retries on each node.
     #[serde(default)]
     #[schemars(extend("default" = {}))]
@@ -132,6 +136,11 @@ impl Default for PullPolicy {
             backoff_limit: DEFAULT_BACKOFF_LIMIT,
         }
     }
+}
+
+/// Whether a value says the same as one that is left out.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 pub(crate) fn default_timeout_seconds() -> i32 {

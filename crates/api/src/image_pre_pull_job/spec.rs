@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{ImagePrePullJobStatus, OverriderItem, PrePullImage};
 use crate::rules;
 use crate::schema::{self, IMAGES_MAX, NAME_MAX, NODE_NAMES_MAX};
+use crate::template::is_default;
 use crate::window::{Window, WindowEnd};
 
 /// What an ImagePrePullJob asks for.
@@ -72,6 +73,10 @@ pub struct ImagePrePullTemplate {
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 0))]
     pub concurrency: i32,
+
+    /// Where pulls are limited, jobs with a higher priority go first; 0 if not given.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i32,
 
     /// Seconds that each node has, from the moment when the job reached it; 0 means 300.
     #[serde(default = "default_timeout_seconds")]

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::NodeImageStatus;
-use crate::template::{SandboxConfig, default_backoff_limit, default_timeout_seconds};
+use crate::template::{SandboxConfig, default_backoff_limit, default_timeout_seconds, is_default};
 use crate::{rules, schema, time};
 
 /// The images that one node shall have.
@@ -96,7 +96,7 @@ pub struct ImageTagSpec {
     pub owner_references: Vec<ObjectReference>,
 
     /// Raised with every new claim; a result counts for a claim from the claim's version on.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(range(min = 0))]
     pub version: i64,
 
@@ -111,7 +111,7 @@ pub struct ImageTagSpec {
     pub claims: Vec<Claim>,
 
     /// Keep the image from the kubelet's garbage collection.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pin: bool,
 
     /// A second full reference that the image shall have on the node, such as the name in the job when an overrider
@@ -139,8 +139,12 @@ pub struct ImageTagSpec {
     #[schemars(range(min = 0, max = 65535))]
     pub position: Option<i32>,
 
+    /// Of the entries that wait on the node, those with a higher priority start first; 0 if not given.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i32,
+
     /// Resolve, compare with what is there, look for room, report; pull nothing.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub dry_run: bool,
 }
 
@@ -209,20 +213,4 @@ pub struct SealedCredential {
     /// The sealed bytes, in base64.
     #[serde(default)]
     pub data: String,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde's skip_serializing_if passes a reference"
-)]
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde's skip_serializing_if passes a reference"
-)]
-fn is_zero(value: &i64) -> bool {
-    *value == 0
 }

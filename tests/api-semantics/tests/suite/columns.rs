@@ -77,8 +77,8 @@ async fn of_an_image_pull_job(
         &["its name", "10", "1", "5", "4", "some age", "job has completed"],
     ];
     let wide: [&[&str]; 2] = [
-        &["IMAGE", "BYTES", "DONE", "ETA"],
-        &["nginx:1.9.1", "10000000000", "9999999999", "5"],
+        &["IMAGE", "BYTES", "DONE", "ETA", "PRIORITY"],
+        &["nginx:1.9.1", "10000000000", "9999999999", "5", "-7"],
     ];
     check(&target.server().await, version(Kind::ImagePullJob), narrow, wide).await;
 }
@@ -94,8 +94,8 @@ async fn of_an_image_list_pull_job(
         &["its name", "2", "1", "2", "some age"],
     ];
     let wide: [&[&str]; 2] = [
-        &["ACTIVE", "BYTES", "DONE", "ETA"],
-        &["1", "10000000000", "9999999999", "5"],
+        &["ACTIVE", "BYTES", "DONE", "ETA", "PRIORITY"],
+        &["1", "10000000000", "9999999999", "5", "-7"],
     ];
     check(&target.server().await, version(Kind::ImageListPullJob), narrow, wide).await;
 }
@@ -128,7 +128,10 @@ async fn of_an_image_pre_pull_job(
         &["NAME", column, "NODES", "DONE", "FAILED", "AGE"],
         &["its name", value, "2", "1", "1", "some age"],
     ];
-    let wide: [&[&str]; 2] = [&["REASON", "ETA"], &["too many nodes failed", "5"]];
+    let wide: [&[&str]; 2] = [
+        &["REASON", "ETA", "PRIORITY"],
+        &["too many nodes failed", "5", "2147483647"],
+    ];
     check(&target.server().await, resource, narrow, wide).await;
 }
 

@@ -56,6 +56,7 @@ pub(crate) fn objects(kind: Kind) -> Vec<Full> {
 const TEMPLATE: &str = r#"
 pullSecrets: [one, two]
 parallelism: "5"
+priority: -7
 imagePullPolicy: Always
 pullPolicy: {timeoutSeconds: 1, backoffLimit: 0}
 completionPolicy: {type: Always, activeDeadlineSeconds: 7, ttlSecondsAfterFinished: 8}
@@ -142,6 +143,7 @@ images:
       credentials: [login]
       progressSeconds: 30
       position: 2
+      priority: 7
       dryRun: true
 sealedCredentials: [{id: login, key: fingerprint, data: c2VhbGVk}]
 "#;
@@ -193,6 +195,7 @@ imagePrePullTemplate:
   checkItems: [cpu, mem]
   failureTolerate: "0.5"
   concurrency: 2
+  priority: 2147483647
   timeoutSeconds: 3
   imageSecrets: default/secret
   retryTimes: 4

@@ -172,10 +172,11 @@ async fn as_a_table(#[values(Target::KubeApiserver, Target::Localplane)] target:
     assert_eq!(
         json!(shown("name")),
         json!([
-            "Name", "TOTAL", "ACTIVE", "SUCCEED", "FAILED", "AGE", "MESSAGE", "IMAGE", "BYTES", "DONE", "ETA"
+            "Name", "TOTAL", "ACTIVE", "SUCCEED", "FAILED", "AGE", "MESSAGE", "IMAGE", "BYTES", "DONE", "ETA",
+            "PRIORITY"
         ])
     );
-    assert_eq!(json!(shown("priority")), json!([0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]));
+    assert_eq!(json!(shown("priority")), json!([0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1]));
     let rows = table["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[0]["cells"].as_array().unwrap().len(), columns.len());
