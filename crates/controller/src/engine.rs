@@ -12,7 +12,6 @@
 //! | `jobs`, `job` | per job: its object, its state, its campaign's progress |
 //! | `job_step` | one look at a job: read, hand out, end |
 //! | `job_writes`, `write_throttle` | the writes of jobs' own objects |
-//! | `fleet_limit` | the slots of all jobs, and which job gets the next one |
 //! | `secrets`, `pull_secrets` | what Secrets hold, and what that means for jobs |
 //! | `credentials` | credentials, sealed to nodes |
 //! | `node_policy` | which nodes may be sent credentials |
@@ -27,7 +26,6 @@ mod compressed_node_image;
 mod credentials;
 mod events;
 mod explain;
-mod fleet_limit;
 mod job;
 mod job_step;
 mod job_writes;
@@ -56,12 +54,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 use larder_planner::agent_nodes::AgentNodes;
+use larder_planner::fleet::FleetLimit;
 use larder_planner::secret::SecretNamespaces;
 use larder_planner::windows::Windows;
 
 use self::credentials::Logins;
 pub use self::events::{EventRecorder, NewEvent};
-use self::fleet_limit::FleetLimit;
 pub(crate) use self::job::object_of;
 pub use self::job::{Job, TypedJob};
 pub use self::job_writes::{JobTarget, JobWrite, JobWriteResult};
@@ -118,7 +116,7 @@ pub struct Engine {
     sync: Sync,
     nodes: Nodes,
     jobs: Jobs,
-    fleet_limit: FleetLimit,
+    fleet_limit: FleetLimit<JobId>,
     secrets: Secrets,
     sealing: SealingRules,
     pods: Pods,

@@ -49,6 +49,8 @@ pub struct Campaign {
     pub selection: Selection,
     /// How many nodes at once; 0 pauses.
     pub parallelism: usize,
+    /// Where pulls are limited, campaigns with a higher priority go first.
+    pub priority: i32,
     /// When it is over.
     pub ending: Ending,
     /// Under which rules each node pulls.
@@ -198,6 +200,7 @@ impl Campaign {
             when: self.rules.when,
             sandbox: self.rules.sandbox.clone(),
             pin: self.rules.pin,
+            priority: self.priority,
         }
     }
 

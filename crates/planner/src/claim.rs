@@ -31,6 +31,8 @@ pub struct Terms {
     pub sandbox: Option<SandboxConfig>,
     /// Whether the image is pinned.
     pub pin: bool,
+    /// Of the entries that wait on the node, those with a higher priority start first.
+    pub priority: i32,
 }
 
 /// Claims an image for a campaign, or claims it anew. The entry's rules follow in
@@ -112,6 +114,11 @@ pub(crate) fn tune(entry: &mut ImageTagSpec, stakes: &[(&Terms, bool)], others: 
             PullWhen::IfNotPresent
         };
         entry.image_pull_policy = Some(when.as_str().to_owned());
+    }
+    // An entry that is answered keeps what it has: nothing waits, and a write would change nothing.
+    let owed = stakes.iter().filter(|(_, owed)| *owed);
+    if let Some(highest) = owed.map(|(terms, _)| terms.priority).max() {
+        entry.priority = if others { highest.max(entry.priority) } else { highest };
     }
 }
 
@@ -359,6 +366,34 @@ mod tests {
         both.seconds_per_order = Some(order);
         let policy = tuned(&[(&both, true)], false).pull_policy;
         assert_eq!(policy.active_deadline_seconds, Some(want));
+    }
+
+    #[rstest]
+    #[case::one(&[(5, true)], false, 5)]
+    #[case::below_none(&[(-5, true)], false, -5)]
+    #[case::highest_of_those_that_wait(&[(1, true), (7, true), (9, false)], false, 7)]
+    #[case::nobody_waits(&[(5, false)], false, 3)]
+    #[case::owners_nobody_knows_keep_what_is_there(&[(1, true)], true, 3)]
+    fn priority_is_the_highest_of_the_owners_that_wait(
+        #[case] owners: &[(i32, bool)],
+        #[case] others: bool,
+        #[case] want: i32,
+    ) {
+        let all: Vec<(Terms, bool)> = owners
+            .iter()
+            .map(|(priority, owed)| {
+                let mut terms = terms(1, None, PullWhen::IfNotPresent);
+                terms.priority = *priority;
+                (terms, *owed)
+            })
+            .collect();
+        let stakes: Vec<(&Terms, bool)> = all.iter().map(|(terms, owed)| (terms, *owed)).collect();
+        let mut entry = ImageTagSpec {
+            priority: 3,
+            ..ImageTagSpec::default()
+        };
+        tune(&mut entry, &stakes, others);
+        assert_eq!(entry.priority, want);
     }
 
     #[rstest]

@@ -15,8 +15,8 @@
 //! | [`progress`] | where does the campaign stand, which node is next, which order is taken back? |
 //! | [`fleet`] | how do jobs share what the whole fleet may pull at once? |
 //! | `node_state` | where does one node stand in it? |
-//! | [`windows`] | when may pulls start? |
 //! | `eta` | how long will it take? |
+//! | [`priority`] | what does a lower priority get? |
 //! | [`finish`] | is it over? |
 //! | [`windows`] | when may work be handed out? |
 //! | [`refresh`], [`schedule`] | when does a job that never ends look again? |
@@ -55,6 +55,7 @@ pub mod node_policy;
 pub mod node_spec;
 pub mod not_served;
 pub mod occupancy;
+pub mod priority;
 pub mod progress;
 pub mod refresh;
 pub mod report;

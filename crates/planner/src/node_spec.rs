@@ -1,6 +1,7 @@
 //! The spec that one node's NodeImage should have: the orders of all jobs, what retention takes away, checks, aliases and
 //! credentials. A function of one value ([`NodeSpecInput`]); the controller gathers the value and writes the difference.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -70,6 +71,15 @@ pub enum OwnerState<'a> {
         /// Whether it pins its images as long as it exists.
         pins: bool,
     },
+}
+
+impl OwnerState<'_> {
+    fn priority(&self) -> i32 {
+        match self {
+            Self::Running { campaign, .. } => campaign.priority,
+            Self::Unknown | Self::Gone(_) | Self::Ended { .. } => 0,
+        }
+    }
 }
 
 /// The credentials that the owners of an entry may use.
@@ -147,10 +157,13 @@ pub fn desired_spec(input: &NodeSpecInput<'_>) -> DesiredSpec {
     let (mut carried_out, mut refused) = (Vec::new(), Vec::new());
     let mut spec = input.object.spec.clone();
     let mut account = Account::of(input);
-    for (uid, order) in &input.orders {
+    // Where there is not room for all, it is for those with the highest priority.
+    let mut orders = input.orders.clone();
+    orders.sort_by_key(|(uid, _)| Reverse(input.owners.get(uid).map_or(0, OwnerState::priority)));
+    for (uid, order) in orders {
         match carry_out(input, uid, order, &mut spec, &mut account) {
-            Ok(()) => carried_out.push((*uid).to_owned()),
-            Err(reason) => refused.push(((*uid).to_owned(), reason)),
+            Ok(()) => carried_out.push(uid.to_owned()),
+            Err(reason) => refused.push((uid.to_owned(), reason)),
         }
     }
     let swept = sweep(

@@ -136,6 +136,7 @@ pub(crate) mod samples {
             tasks: Tasks::shared(NodeTask::new(vec![image], Vec::new())),
             selection: Selection::default(),
             parallelism,
+            priority: 0,
             ending: Ending::Always {
                 deadline: None,
                 ttl: None,

@@ -86,6 +86,7 @@ fn campaign(parallelism: usize) -> Campaign {
         tasks: Tasks::shared(NodeTask::new(vec![image], Vec::new())),
         selection: Selection::default(),
         parallelism,
+        priority: 0,
         ending: Ending::Always {
             deadline: None,
             ttl: None,

@@ -130,6 +130,7 @@ impl Engine {
             return;
         };
         let named = self.nodes.that_may_name(&record.uid);
+        let priority = campaign.priority;
         if let JobState::Running(running) = &mut record.state {
             campaign.tasks.keep_ordered(&running.progress);
             running.progress.edit(campaign, now);
@@ -145,8 +146,9 @@ impl Engine {
             }
             self.jobs
                 .set_state(id, JobState::Running(Box::new(Running::new(progress))));
-            self.fleet_limit.add(id);
         }
+        self.fleet_limit.add(id, priority);
+        self.queue.set_priority(id, priority);
         // It has at most these, until it has seen which of them ended.
         let known = self
             .jobs
@@ -188,9 +190,9 @@ impl Engine {
             .filter(|end| !denied || *end == End::Deadline);
         let wake = running.progress.next_wake();
         let wants_more = running.progress.wants_allowance();
-        let served = steps.iter().any(|step| matches!(step, Step::HandOut(_)));
+        let handed_out = steps.iter().filter(|step| matches!(step, Step::HandOut(_))).count();
         self.count_slots(id);
-        self.fleet_limit.served(id, served, wants_more);
+        self.fleet_limit.served(id, handed_out, wants_more);
         self.queue_next_waiting();
         for step in &steps {
             self.order(id, step);
@@ -266,6 +268,7 @@ impl Engine {
         self.nodes.forget_job(id);
         self.scan.remove(id);
         self.fleet_limit.remove(id);
+        self.queue.set_priority(id, 0);
         self.queue_next_waiting();
         self.jobs.set_state(id, state);
         self.forget_unused_secrets();

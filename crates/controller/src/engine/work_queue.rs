@@ -1,5 +1,6 @@
 //! What has to be looked at, at once or at a moment.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -10,7 +11,10 @@ use super::JobId;
 /// Jobs and nodes that something happened to, and those whose time comes.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
-    jobs: BTreeSet<JobId>,
+    /// Those with a higher priority are first: of jobs that are looked at in one turn, they take free slots before the others.
+    jobs: BTreeSet<(Reverse<i32>, JobId)>,
+    /// Priorities other than 0.
+    priorities: BTreeMap<JobId, i32>,
     nodes: BTreeSet<NodeKey>,
     job_writes: BTreeSet<JobId>,
     later_jobs: Timers<JobId>,
@@ -61,7 +65,24 @@ impl<K: Ord + Clone> Timers<K> {
 
 impl WorkQueue {
     pub(crate) fn job(&mut self, job: JobId) {
-        self.jobs.insert(job);
+        self.jobs.insert(self.place(job));
+    }
+
+    /// A job has another priority now.
+    pub(crate) fn set_priority(&mut self, job: JobId, priority: i32) {
+        let is_queued = self.jobs.remove(&self.place(job));
+        if priority == 0 {
+            self.priorities.remove(&job);
+        } else {
+            self.priorities.insert(job, priority);
+        }
+        if is_queued {
+            self.job(job);
+        }
+    }
+
+    fn place(&self, job: JobId) -> (Reverse<i32>, JobId) {
+        (Reverse(self.priorities.get(&job).copied().unwrap_or(0)), job)
     }
 
     pub(crate) fn node(&mut self, node: &NodeKey) {
@@ -92,7 +113,8 @@ impl WorkQueue {
 
     /// The next job to decide for; its moment is forgotten.
     pub(crate) fn next_job(&mut self, now: Timestamp) -> Option<JobId> {
-        let job = self.jobs.pop_first().or_else(|| self.later_jobs.pop_due(now))?;
+        let queued = self.jobs.pop_first().map(|(_, job)| job);
+        let job = queued.or_else(|| self.later_jobs.pop_due(now))?;
         self.later_jobs.set(&job, None);
         Some(job)
     }
@@ -113,7 +135,7 @@ impl WorkQueue {
 
     /// Jobs that something happened to.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
-        self.jobs.iter().copied()
+        self.jobs.iter().map(|(_, job)| *job)
     }
 
     pub(crate) fn has_jobs(&self) -> bool {

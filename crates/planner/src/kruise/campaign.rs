@@ -60,6 +60,7 @@ pub fn campaign(job: &ImagePullJob) -> Result<Campaign, String> {
         tasks: Tasks::shared(task),
         selection: selection(template)?,
         parallelism: parallelism(template.parallelism.as_ref()).map_err(|error| error.to_string())?,
+        priority: template.priority,
         ending,
         rules: PullRules {
             timeout_seconds: template.pull_policy.timeout_seconds.max(1),
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn a_never_job_and_everything_else_that_can_be_said() {
         let spec = json!({
-            "image": "nginx:1", "imagePullPolicy": "Always", "parallelism": "7", "pin": true,
+            "image": "nginx:1", "imagePullPolicy": "Always", "parallelism": "7", "priority": -3, "pin": true,
             "completionPolicy": {"type": "Never"}, "pullSecrets": ["a"],
             "podSelector": {"matchLabels": {"app": "web"}},
             "failurePolicy": {"maxFailures": "10%"},
@@ -186,6 +187,7 @@ mod tests {
         assert_eq!(campaign.refresh, Some(nightly));
         assert!(campaign.is_endless() && campaign.rules.pin);
         assert_eq!((campaign.parallelism, campaign.rules.when), (7, PullWhen::Always));
+        assert_eq!(campaign.priority, -3);
         assert_eq!(campaign.max_failures, Some(MaxFailures::Percent(10)));
         assert!(matches!(campaign.selection.by, SelectBy::Pods(_)));
         assert_eq!(campaign.secrets[0].to_string(), "team/a");

@@ -42,6 +42,8 @@ pub struct PrePull {
     pub tolerance: Tolerance,
     /// How many nodes at once; at least one.
     pub concurrency: usize,
+    /// Where pulls are limited, jobs with a higher priority go first.
+    pub priority: i32,
     /// Seconds that each node has, from its own dispatch; at least one.
     pub timeout_seconds: i32,
     /// Tries after the first.
@@ -89,6 +91,7 @@ impl PrePull {
                 .collect(),
             tolerance: Tolerance::parse(&template.failure_tolerate)?,
             concurrency: usize::try_from(template.concurrency).unwrap_or(0).max(1),
+            priority: template.priority,
             timeout_seconds: match template.timeout_seconds {
                 ..=0 => DEFAULT_TIMEOUT_SECONDS,
                 seconds => seconds,
@@ -202,6 +205,7 @@ impl PrePull {
             },
             // What cannot be saved is not begun.
             parallelism: if lost { 0 } else { self.concurrency },
+            priority: self.priority,
             ending: Ending::Always {
                 deadline: self.deadline,
                 ttl: self.ttl,

@@ -64,6 +64,8 @@ pub struct Entry {
     pub job: Option<String>,
     /// Place among the images of that job: the lower starts first.
     pub position: u32,
+    /// Entries with a higher priority start first.
+    pub priority: i32,
     /// Report only, pull nothing.
     pub dry_run: bool,
     /// Labels and annotations for the runtime.
@@ -119,6 +121,7 @@ impl Entry {
                 .position
                 .and_then(|position| u32::try_from(position).ok())
                 .unwrap_or(0),
+            priority: tag.priority,
             dry_run: tag.dry_run,
             sandbox: image.sandbox_config.clone().unwrap_or_default(),
         }

@@ -14,6 +14,7 @@ use super::entry_state::{Bytes, EntryState, Note, Stage, Trouble};
 use super::loss;
 use super::node_inventory::{NodeInventory, PinOp};
 use super::{Entry, Key, pull_message};
+use crate::priority::Bypasses;
 
 pub use results::PATIENCE_MAX;
 
@@ -150,6 +151,8 @@ pub struct NodeScheduler {
     states: BTreeMap<Key, EntryState>,
     runs: BTreeMap<u64, Run>,
     last_run: u64,
+    /// Pulls that passed over entries with a lower priority.
+    bypasses: Bypasses,
     /// When [`decide`](Self::decide) was last asked.
     decided: Duration,
     inventory: Option<NodeInventory>,
@@ -168,6 +171,7 @@ impl NodeScheduler {
             states: BTreeMap::new(),
             runs: BTreeMap::new(),
             last_run: 0,
+            bypasses: Bypasses::default(),
             decided: Duration::ZERO,
             inventory: None,
             pin_ops_running: BTreeSet::new(),
@@ -333,11 +337,9 @@ impl NodeScheduler {
 
     fn start_dry_runs(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<NodeStep>, now: Duration) {
         let running = self.runs.values().filter(|run| run.kind == Kind::DryRun).count();
-        for key in self
-            .startable(entries, true)
-            .into_iter()
-            .take(DRY_RUNS_MAX.saturating_sub(running))
-        {
+        let free = DRY_RUNS_MAX.saturating_sub(running);
+        // They are over in a moment: of them it is not counted which passed over which.
+        for key in self.next_to_start(entries, true, free, &mut Bypasses::default()) {
             let run = self.start(&key, Kind::DryRun);
             let (Some(entry), Some(state)) = (entries.get(&key), self.states.get_mut(&key)) else {
                 continue;
@@ -350,7 +352,10 @@ impl NodeScheduler {
 
     fn start_pulls(&mut self, entries: &BTreeMap<Key, Entry>, steps: &mut Vec<NodeStep>, now: Duration, wall: &Time) {
         let free = self.max_pulls.saturating_sub(self.pulling());
-        for key in self.startable(entries, false).into_iter().take(free) {
+        let mut bypasses = self.bypasses;
+        let keys = self.next_to_start(entries, false, free, &mut bypasses);
+        self.bypasses = bypasses;
+        for key in keys {
             let run = self.start(&key, Kind::Pull);
             let (Some(entry), Some(state)) = (entries.get(&key), self.states.get_mut(&key)) else {
                 continue;
@@ -368,10 +373,17 @@ impl NodeScheduler {
         }
     }
 
-    /// Entries that may start now, in the order in which they start.
-    fn startable(&self, entries: &BTreeMap<Key, Entry>, dry_run: bool) -> Vec<Key> {
+    /// Entries that start now, where so many slots are free.
+    fn next_to_start(
+        &self,
+        entries: &BTreeMap<Key, Entry>,
+        dry_run: bool,
+        free: usize,
+        bypasses: &mut Bypasses,
+    ) -> Vec<Key> {
         let waiting = entries.iter().filter(|(_, entry)| entry.dry_run == dry_run);
-        start_order::in_order(waiting.filter_map(|(key, entry)| start_order::Waiting::of(entry, self.states.get(key)?)))
+        let waiting = waiting.filter_map(|(key, entry)| start_order::Waiting::of(entry, self.states.get(key)?));
+        start_order::next_to_start(waiting, free, bypasses)
     }
 
     fn start(&mut self, key: &Key, kind: Kind) -> u64 {

@@ -65,6 +65,16 @@ impl Known {
 
 /// The desired spec of a NodeImage of so many bytes, 100 seconds after the beginning.
 fn desired(object: &NodeImage, bytes: usize, jobs: &[(&str, Known, Option<Order>)]) -> DesiredSpec {
+    desired_by(object, bytes, jobs, job)
+}
+
+/// The same for jobs that ask for something else.
+fn desired_by(
+    object: &NodeImage,
+    bytes: usize,
+    jobs: &[(&str, Known, Option<Order>)],
+    job: impl Fn(&str) -> Campaign,
+) -> DesiredSpec {
     let campaigns: Vec<Campaign> = jobs.iter().map(|(uid, ..)| job(uid)).collect();
     let owners = jobs.iter().zip(&campaigns);
     desired_spec(&NodeSpecInput {
@@ -250,4 +260,39 @@ proptest! {
             prop_assert_eq!(order.is_carried_out(task, Some(&object), "a"), first.refused.is_empty());
         }
     }
+}
+
+/// A campaign of the job with this uid for an image of its own.
+fn ranked(uid: &str, priority: i32) -> Campaign {
+    let image = crate::task::TaskImage::new(ImageRef::parse(&format!("{uid}:1")).unwrap(), Vec::new());
+    Campaign {
+        tasks: crate::task::Tasks::shared(NodeTask::new(vec![image], Vec::new())),
+        priority,
+        ..job(uid)
+    }
+}
+
+#[rstest]
+#[case::the_first([0, 0], "a")]
+#[case::the_higher_priority([0, 1], "b")]
+#[case::not_the_lower_priority([-1, 0], "b")]
+fn room_for_one_is_for(#[case] priorities: [i32; 2], #[case] want: &str) {
+    let both = ["a", "b"].map(|uid| (uid, Known::Selects, Some(claim())));
+    let bytes = NODE_IMAGE_BYTES_MAX - 4 * 1_024;
+    let found = desired_by(&NodeImage::default(), bytes, &both, |uid| {
+        ranked(uid, priorities[usize::from(uid == "b")])
+    });
+    assert_eq!(found.carried_out, [want]);
+    assert_eq!(found.refused.len(), 1);
+}
+
+#[rstest]
+#[case::none(0, false)]
+#[case::some(7, true)]
+#[case::below_none(-7, true)]
+fn a_priority_is_written_unless_it_is_zero(#[case] priority: i32, #[case] is_written: bool) {
+    let one = [("a", Known::Selects, Some(claim()))];
+    let found = desired_by(&NodeImage::default(), 0, &one, |uid| ranked(uid, priority));
+    let entry = serde_json::to_value(&found.spec.images["a"].tags[0]).unwrap();
+    assert_eq!(entry.get("priority").is_some(), is_written, "{entry}");
 }

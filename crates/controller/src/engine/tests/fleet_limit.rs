@@ -104,6 +104,51 @@ fn what_a_job_leaves_behind_is_given_to_the_next_ones() {
     assert_eq!(slots(&engine, ["b", "c"]), [3, 3]);
 }
 
+/// An engine with two jobs that want more than it may hand out: `low` with priority 0, and `high`.
+fn two_priorities(max: usize) -> Engine {
+    let mut engine = limited_to(max);
+    let mut events = Vec::new();
+    for number in 0..40 {
+        let name = format!("node-{number:02}");
+        events.extend([node(&name), idle(&name)]);
+    }
+    let spec = |priority: i32| json!({"image": "a", "parallelism": 40, "priority": priority});
+    events.push(pull_job("low", &spec(0), &Value::Null));
+    events.push(pull_job("high", &spec(7), &Value::Null));
+    engine.show_all(events, at(0));
+    engine.decide(at(0));
+    engine
+}
+
+#[test]
+fn of_jobs_that_start_together_the_higher_priority_is_first() {
+    let engine = two_priorities(3);
+    assert_eq!(slots(&engine, ["high", "low"]), [3, 0]);
+}
+
+#[test]
+fn of_ten_slots_one_is_for_the_lower_priority() {
+    let mut engine = two_priorities(1);
+    let mut turns = String::new();
+    for _ in 0..21 {
+        let is_high = slots(&engine, ["high"]) == [1];
+        turns.push(if is_high { 'h' } else { 'l' });
+        give_back(&mut engine, if is_high { "high" } else { "low" }, at(0));
+    }
+    assert_eq!(turns, "hhhhhhhhhhlhhhhhhhhhl");
+}
+
+#[test]
+fn an_edit_of_the_priority_counts_for_the_next_slot() {
+    let mut engine = two_priorities(3);
+    let spec = json!({"image": "a", "parallelism": 40, "priority": 8});
+    engine.show_event(pull_job("low", &spec, &Value::Null), at(0));
+    engine.decide(at(0));
+    assert_eq!(slots(&engine, ["high", "low"]), [3, 0], "what runs is not stopped");
+    give_back(&mut engine, "high", at(0));
+    assert_eq!(slots(&engine, ["high", "low"]), [2, 1]);
+}
+
 /// A NodeImage with the order of job a, which the node has come this far with.
 fn ordered(phase: &str) -> WatchEvent {
     let spec = json!({"images": {"a": {"tags": [{

@@ -16,11 +16,13 @@ fn list(spec: &Value) -> ImageListPullJob {
 
 #[test]
 fn one_child_per_image_and_equal_images_count_once() {
-    let spec = json!({"images": ["nginx", "docker.io/library/nginx:latest", "redis:7"], "parallelism": 3});
+    let spec =
+        json!({"images": ["nginx", "docker.io/library/nginx:latest", "redis:7"], "parallelism": 3, "priority": 5});
     let children = children(&list(&spec)).unwrap();
     let images: Vec<&str> = children.values().map(|child| child.image.as_str()).collect();
     assert_eq!(images, ["nginx", "redis:7"]);
     assert!(children.values().all(|child| child.template.parallelism.is_some()));
+    assert!(children.values().all(|child| child.template.priority == 5));
 }
 
 #[test]
@@ -40,6 +42,7 @@ fn a_child_fits_into_its_deadline_and_has_no_time_to_live() {
 #[case::as_it_was_made(json!({}), true)]
 #[case::defaults_that_the_api_wrote(json!({"imagePullPolicy": "IfNotPresent", "completionPolicy": {"type": "Always"}}), true)]
 #[case::made_by_openkruise_with_a_time_to_live(json!({"completionPolicy": {"type": "Always", "ttlSecondsAfterFinished": 9}}), true)]
+#[case::priority_that_is_none(json!({"priority": 0}), true)]
 #[case::another_pace(json!({"parallelism": 5}), false)]
 #[case::another_deadline(json!({"completionPolicy": {"activeDeadlineSeconds": 9_000}}), false)]
 #[case::another_policy(json!({"imagePullPolicy": "Always"}), false)]

@@ -18,6 +18,7 @@ fn documented_defaults_are_really_applied() {
     assert_eq!(plan.tolerance, Tolerance::parse("0.1").unwrap());
     assert_eq!((plan.concurrency, plan.timeout_seconds, plan.retries), (1, 300, 0));
     assert_eq!((plan.deadline, plan.ttl, plan.pin), (None, None, false));
+    assert_eq!(plan.priority, 0);
     assert_eq!(
         plan.owner.api_version.as_deref(),
         Some("operations.kubeedge.io/v1alpha2")
@@ -101,13 +102,14 @@ fn campaign(template: &Value, names: &[&str]) -> Campaign {
 #[test]
 fn the_engine_stops_when_the_tolerance_cannot_be_met_any_more() {
     let tolerant = campaign(
-        &json!({"failureTolerate": "0.5", "concurrency": 7}),
+        &json!({"failureTolerate": "0.5", "concurrency": 7, "priority": 5}),
         &["a", "b", "gone", "gone-too"],
     );
     assert_eq!(
         (tolerant.parallelism, tolerant.max_failures),
         (7, Some(MaxFailures::Count(0)))
     );
+    assert_eq!(tolerant.priority, 5);
     let lost = campaign(&json!({"failureTolerate": "0.1"}), &["a", "b", "gone"]);
     assert_eq!(lost.parallelism, 0, "what cannot be saved is not begun");
 }

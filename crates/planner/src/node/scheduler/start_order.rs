@@ -1,14 +1,19 @@
 //! The order in which queued entries start.
 //!
-//! The entry that waited longest is first. Entries that came at the same time are in the order of their names, but the places
-//! of one job among them go to its images by their positions: a job orders its own images and takes no place from another.
+//! Those with the highest priority are first, and a lower one gets its part by the rule in [`priority`](crate::priority).
+//! Of equal priorities, the entry that waited longest is first. Entries that came at the same time are in the order of their
+//! names, but the places of one job among them go to its images by their positions: a job orders its own images and takes no
+//! place from another.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::{Entry, EntryState, Key, Stage};
+use crate::priority::Bypasses;
 
 /// One queued entry.
+#[derive(Clone, Copy)]
 pub(super) struct Waiting<'a> {
     since: Duration,
     entry: &'a Entry,
@@ -33,17 +38,65 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// The entries that may start now, in order.
-pub(super) fn in_order<'a>(waiting: impl Iterator<Item = Waiting<'a>>) -> Vec<Key> {
-    let mut line: Vec<Waiting<'_>> = waiting.collect();
+/// The queued entries of one priority.
+struct Line<'a> {
+    /// Those that may start now, in order.
+    ready: VecDeque<Waiting<'a>>,
+    /// How many others there are: they are about to be ready, or not needed.
+    held: usize,
+}
+
+/// The entries that start now, in order, where so many slots are free. A slot is kept for each entry of a higher priority that is
+/// about to be ready.
+pub(super) fn next_to_start<'a>(
+    waiting: impl Iterator<Item = Waiting<'a>>,
+    free: usize,
+    bypasses: &mut Bypasses,
+) -> Vec<Key> {
+    let mut by_priority: BTreeMap<Reverse<i32>, Vec<Waiting<'a>>> = BTreeMap::new();
+    for one in waiting {
+        by_priority.entry(Reverse(one.entry.priority)).or_default().push(one);
+    }
+    let mut lines: Vec<Line<'a>> = by_priority.into_values().map(in_order).collect();
+    let mut starts = Vec::new();
+    while let Some(highest) = lines.iter().position(|line| !line.ready.is_empty()) {
+        let kept: usize = lines[..highest].iter().map(|line| line.held).sum();
+        if free <= starts.len() + kept {
+            break;
+        }
+        let next = match longest_wait(&lines, highest + 1) {
+            Some(lower) if bypasses.left() == 0 => {
+                bypasses.reset();
+                lower
+            }
+            Some(_) => {
+                bypasses.pass(1);
+                highest
+            }
+            None => highest,
+        };
+        starts.extend(lines[next].ready.pop_front().map(|one| one.entry.key.clone()));
+    }
+    starts
+}
+
+/// The line, from this one on, whose first entry has waited longest.
+fn longest_wait(lines: &[Line<'_>], from: usize) -> Option<usize> {
+    let firsts = lines.iter().enumerate().skip(from);
+    let firsts = firsts.filter_map(|(line, waiting)| Some((waiting.ready.front()?.since, line)));
+    firsts.min().map(|(_, line)| line)
+}
+
+/// Puts entries of one priority in order.
+fn in_order(mut line: Vec<Waiting<'_>>) -> Line<'_> {
     line.sort_by_key(|one| (one.since, &one.entry.key));
     let mut batches: BTreeMap<(Duration, Option<&str>), Vec<usize>> = BTreeMap::new();
     for (place, one) in line.iter().enumerate() {
         batches.entry(one.batch()).or_default().push(place);
     }
-    let mut starts: Vec<Option<&Key>> = vec![None; line.len()];
+    let mut starts: Vec<Option<Waiting<'_>>> = vec![None; line.len()];
     for places in batches.values() {
-        let mut members: Vec<&Waiting<'_>> = places.iter().map(|&place| &line[place]).collect();
+        let mut members: Vec<Waiting<'_>> = places.iter().map(|&place| line[place]).collect();
         // Stable: equal positions stay in the order of their names.
         members.sort_by_key(|one| one.entry.position);
         // An entry does not overtake a lower position that is still being looked up: the answer comes in a moment.
@@ -53,9 +106,13 @@ pub(super) fn in_order<'a>(waiting: impl Iterator<Item = Waiting<'a>>) -> Vec<Ke
             .map_or(u32::MAX, |one| one.entry.position);
         for (&place, one) in places.iter().zip(members) {
             if !one.looking && one.entry.position <= held_from {
-                starts[place] = Some(&one.entry.key);
+                starts[place] = Some(one);
             }
         }
     }
-    starts.into_iter().flatten().cloned().collect()
+    let ready: VecDeque<Waiting<'_>> = starts.into_iter().flatten().collect();
+    Line {
+        held: line.len() - ready.len(),
+        ready,
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::priority::BYPASSES_MAX;
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
@@ -139,6 +140,45 @@ proptest! {
         let status = scheduler.status().status;
         prop_assert_eq!(status.succeeded + status.failed, status.desired);
         prop_assert_eq!(status.succeeded, successes);
+    }
+
+    /// Entries of any priority come while others are pulled. Of ten that start, at most one does while a higher priority
+    /// waits; and none waits longer than it takes to start those that were there before it.
+    #[test]
+    fn higher_priorities_start_first_and_none_starves(
+        max in 1usize..4, comes in prop::collection::vec(prop::option::weighted(0.7, -1..3i32), 1..200),
+    ) {
+        let mut scheduler = NodeScheduler::new(max);
+        let mut orders: Vec<ImageTagSpec> = Vec::new();
+        let mut running: Vec<u64> = Vec::new();
+        let (mut starts, mut last_out_of_order) = (0, 0);
+        // For each entry that waits: how many had started when it came, and how many waited.
+        let mut waits: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for (round, priority) in comes.into_iter().enumerate() {
+            let now = at(round as u64);
+            if let Some(priority) = priority {
+                let name = format!("t{round:03}");
+                orders.push(ImageTagSpec { priority, ..tag(&name) });
+                waits.insert(name, (starts, waits.len()));
+                scheduler.take_orders(entries(&spec(&orders)), None, now);
+            } else if !running.is_empty() {
+                scheduler.ended(running.remove(0), pulled("x"), now, &wall());
+            }
+            for (run, name) in pulls(&scheduler.decide(now, &wall())) {
+                running.push(run);
+                waits.remove(&name);
+                starts += 1;
+                let priority_of = |name: &str| scheduler.entry(&key(name)).unwrap().priority;
+                if waits.keys().any(|other| priority_of(&name) < priority_of(other)) {
+                    prop_assert!(last_out_of_order + BYPASSES_MAX < starts, "{} and {}", last_out_of_order, starts);
+                    last_out_of_order = starts;
+                }
+            }
+            for (name, (before, waited)) in &waits {
+                let bound = (BYPASSES_MAX + 1) * (waited + 1);
+                prop_assert!(starts - before <= bound, "{} waits for ever: {} of {}", name, starts - before, bound);
+            }
+        }
     }
 
     /// The same events make the same steps.

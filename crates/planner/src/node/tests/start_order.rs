@@ -22,7 +22,7 @@ fn placed(name: &str, job: Option<&str>, position: Option<i32>) -> ImageTagSpec 
 /// The order in which one slot serves them.
 fn served(scheduler: &mut NodeScheduler) -> Vec<String> {
     let mut order = Vec::new();
-    for turn in 0..20 {
+    for turn in 0..40 {
         for step in scheduler.decide(at(turn), &wall()) {
             match step {
                 NodeStep::Look { run, .. } => scheduler.looked(run, Found::Absent, at(turn), &wall()),
@@ -178,4 +178,63 @@ fn a_try_after_a_pause_goes_behind_those_who_came_meanwhile() {
     scheduler.take_orders(entries(&spec(&[tag("bad"), tag("new")])), None, at(10));
     assert_eq!(pulls(&scheduler.decide(at(10), &wall())), [(2, "new".to_owned())]);
     assert!(pulls(&scheduler.decide(at(20), &wall())).is_empty());
+}
+
+/// An entry with this priority.
+fn ranked(name: &str, priority: i32) -> ImageTagSpec {
+    ImageTagSpec { priority, ..tag(name) }
+}
+
+#[rstest]
+#[case::higher_first(&[("a", 0), ("b", 7), ("c", 1)], &["b", "c", "a"])]
+#[case::below_none(&[("a", -1), ("b", 0)], &["b", "a"])]
+#[case::equal_by_name(&[("b", 3), ("a", 3), ("c", 4)], &["c", "a", "b"])]
+fn priority(#[case] tags: &[(&str, i32)], #[case] want: &[&str]) {
+    let fresh: Vec<ImageTagSpec> = tags.iter().map(|(name, priority)| ranked(name, *priority)).collect();
+    let looked_up: Vec<ImageTagSpec> = fresh.iter().cloned().map(if_not_present).collect();
+    assert_eq!(served(&mut scheduler(1, &fresh)), want, "pulled without a look");
+    assert_eq!(served(&mut scheduler(1, &looked_up)), want, "pulled after a look");
+}
+
+#[test]
+fn a_higher_priority_that_comes_later_starts_first_and_stops_nothing() {
+    let mut scheduler = scheduler(1, &[tag("busy"), tag("early")]);
+    assert_eq!(pulls(&scheduler.decide(at(0), &wall())), [(1, "busy".to_owned())]);
+    let orders = [tag("busy"), tag("early"), ranked("late", 1)];
+    scheduler.take_orders(entries(&spec(&orders)), None, at(1));
+    assert!(scheduler.decide(at(1), &wall()).is_empty());
+    scheduler.ended(1, pulled("x"), at(2), &wall());
+    assert_eq!(pulls(&scheduler.decide(at(2), &wall())), [(2, "late".to_owned())]);
+}
+
+#[test]
+fn an_edited_priority_changes_the_order_and_nothing_else() {
+    let mut scheduler = scheduler(1, &[tag("busy"), tag("early"), tag("late")]);
+    scheduler.decide(at(0), &wall());
+    let orders = [ranked("busy", -9), tag("early"), ranked("late", 1)];
+    scheduler.take_orders(entries(&spec(&orders)), None, at(1));
+    assert!(scheduler.decide(at(1), &wall()).is_empty(), "what runs goes on");
+    scheduler.ended(1, pulled("x"), at(2), &wall());
+    assert_eq!(pulls(&scheduler.decide(at(2), &wall())), [(2, "late".to_owned())]);
+}
+
+#[test]
+fn a_slot_is_kept_for_a_higher_priority_that_is_being_looked_up() {
+    let high = if_not_present(ranked("high", 1));
+    let low = [tag("low-1"), tag("low-2")];
+    let mut scheduler = scheduler(2, &[high, low[0].clone(), low[1].clone()]);
+    let steps = scheduler.decide(at(0), &wall());
+    assert_eq!(pulls(&steps), [(2, "low-1".to_owned())]);
+    scheduler.looked(1, Found::Absent, at(1), &wall());
+    assert_eq!(pulls(&scheduler.decide(at(1), &wall())), [(3, "high".to_owned())]);
+}
+
+#[test]
+fn a_lower_priority_gets_one_pull_in_ten() {
+    let mut orders = vec![tag("low"), tag("lower")];
+    orders[1].priority = -1;
+    orders.extend((0..25).map(|number| ranked(&format!("high-{number:02}"), 1)));
+    let order = served(&mut scheduler(1, &orders));
+    let place = |name: &str| order.iter().position(|tag| tag == name);
+    assert_eq!((place("low"), place("lower")), (Some(9), Some(19)), "{order:?}");
 }
