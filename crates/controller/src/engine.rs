@@ -60,6 +60,7 @@ use larder_planner::windows::Windows;
 
 use self::credentials::Logins;
 pub use self::events::{EventRecorder, NewEvent};
+pub(crate) use self::explain::FleetWaits;
 pub(crate) use self::job::object_of;
 pub use self::job::{Job, TypedJob};
 pub use self::job_writes::{JobTarget, JobWrite, JobWriteResult};

@@ -23,7 +23,7 @@ use larder_planner::windows::{Closed, Windows};
 use thiserror::Error;
 
 use crate::core::read_secret;
-use crate::engine::{Engine, Limits, SecretRead, TypedJob, WatchEvent, WatchKind};
+use crate::engine::{Engine, FleetWaits, Limits, SecretRead, TypedJob, WatchEvent, WatchKind};
 use crate::facts::{NodeFacts, PodFacts};
 use crate::kinds::KindId;
 
@@ -44,6 +44,8 @@ pub struct Objects {
     pub missing_secrets: Vec<String>,
     /// Those that exist and hold no docker configuration.
     pub unreadable_secrets: Vec<String>,
+    /// Jobs with a higher priority that wait for the whole fleet's limit.
+    pub jobs_before: usize,
 }
 
 /// Whether a Secret can be a pull secret, by the rule that the controller reads it by.
@@ -60,8 +62,7 @@ pub struct NotServed(String);
 /// exist yet.
 pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec<(String, Explanation)>, NotServed> {
     let status = job.status.as_ref();
-    let message = status.and_then(|status| status.message.as_deref());
-    let capped = message.is_some_and(names_fleet_limit);
+    let capped = is_capped(job);
     let withheld = status.is_some_and(|status| withholds(&status.progress));
     let mut running = job.clone();
     // Of a job that ended nothing is kept but its status; what the nodes say is seen as if it ran.
@@ -98,9 +99,8 @@ pub fn prepull_nodes(
     if let Some(status) = job.status.as_ref().filter(|_| PrePullJobs::finished(job).is_some()) {
         return Ok(ended_prepull(status));
     }
-    let mut conditions = job.status.iter().flat_map(|status| &status.progress.conditions);
     let seen = SeenByController {
-        capped: conditions.any(|condition| names_fleet_limit(&condition.message)),
+        capped: is_prepull_capped(job),
         withheld: job.status.as_ref().is_some_and(|status| withholds(&status.progress)),
         outside: job
             .status
@@ -122,6 +122,19 @@ struct SeenByController {
     outside: Option<Closed>,
     /// No logins are sent, because the node policy is not known to be enforced.
     withheld: bool,
+}
+
+/// Whether a job's status says that the whole fleet's limit keeps nodes waiting.
+pub fn is_capped(job: &ImagePullJob) -> bool {
+    let status = job.status.as_ref().filter(|status| status.completion_time.is_none());
+    let message = status.and_then(|status| status.message.as_deref());
+    message.is_some_and(names_fleet_limit)
+}
+
+/// The same of an ImagePrePullJob.
+pub fn is_prepull_capped(job: &ImagePrePullJob) -> bool {
+    let mut conditions = job.status.iter().flat_map(|status| &status.progress.conditions);
+    conditions.any(|condition| names_fleet_limit(&condition.message))
 }
 
 fn withholds(progress: &JobProgress) -> bool {
@@ -175,8 +188,12 @@ fn explain<D: Dialect>(
         vec![WatchEvent::Job(TypedJob::<D>::boxed(kind, job))],
     );
     list(WatchKind::Pods(namespace), pods.collect());
-    let explained = engine.explain_job(&unusable, seen.capped, seen.outside, now);
-    let explained = explained.map_err(NotServed)?;
+    let fleet = FleetWaits {
+        capped: seen.capped,
+        outside: seen.outside,
+        jobs_before: objects.jobs_before,
+    };
+    let explained = engine.explain_job(&unusable, fleet, now).map_err(NotServed)?;
     Ok(explained
         .into_iter()
         .map(|(node, said)| (node.to_string(), said))

@@ -188,7 +188,11 @@ impl Progress {
         }
         let ahead = self.queue.iter().take_while(|(_, name)| &**name != node).count();
         if self.capped {
-            return format!("Waits, {ahead} nodes are before it: {FLEET_LIMIT}.");
+            let jobs = jobs_before_sentence(self.jobs_before).map(|jobs| format!("; {jobs}"));
+            return format!(
+                "Waits, {ahead} nodes are before it: {FLEET_LIMIT}{}.",
+                jobs.unwrap_or_default()
+            );
         }
         if self.counts.slots < parallelism {
             return format!("Is about to be served, {ahead} nodes are before it.");
@@ -201,6 +205,15 @@ impl Progress {
 /// A moment that may be a year away.
 pub(crate) fn date_and_time(moment: &Zoned) -> String {
     moment.strftime("%a %Y-%m-%d %H:%M %Q").to_string()
+}
+
+/// Which jobs the fleet limit lets go first; None if there are none.
+fn jobs_before_sentence(jobs: usize) -> Option<String> {
+    match jobs {
+        0 => None,
+        1 => Some("1 job with a higher priority goes first".to_owned()),
+        _ => Some(format!("{jobs} jobs with a higher priority go first")),
+    }
 }
 
 /// Why a job gets fewer nodes at once than it asks for.
@@ -466,6 +479,12 @@ mod tests {
         assert_eq!(
             capped,
             "Waits, 2 nodes are before it: the whole fleet has as many pulls as --max-active-pulls allows."
+        );
+        let outranked = queued(|progress| progress.cap(true, 1));
+        assert_eq!(
+            outranked,
+            "Waits, 2 nodes are before it: the whole fleet has as many pulls as --max-active-pulls allows; 1 job with a higher \
+             priority goes first."
         );
         let soon = queued(|_| {});
         assert_eq!(soon, "Is about to be served, 2 nodes are before it.");

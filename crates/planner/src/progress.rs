@@ -97,6 +97,8 @@ pub struct Progress {
     pub(crate) foreign_agents: BTreeSet<NodeKey>,
     /// Nodes wait for nothing but the fleet's limit.
     pub(crate) capped: bool,
+    /// Jobs with a higher priority that wait for it too, where that is known.
+    pub(crate) jobs_before: usize,
     pub(crate) empty_since: Timestamp,
     pub(crate) eta: EtaEstimator,
     /// Windows of the whole fleet.
@@ -134,6 +136,7 @@ impl Progress {
             without_agent: WithoutAgent::default(),
             foreign_agents: BTreeSet::new(),
             capped: false,
+            jobs_before: 0,
             empty_since: started,
             eta: EtaEstimator::default(),
             fleet_windows: Arc::default(),
@@ -326,9 +329,10 @@ impl Progress {
         &self.without_agent
     }
 
-    /// Notes whether the whole fleet's limit keeps nodes waiting; [`Self::decide`] does so by itself.
-    pub fn cap(&mut self, capped: bool) {
-        self.capped = capped;
+    /// Notes whether the whole fleet's limit keeps nodes waiting, as [`Self::decide`] does by itself, and how many jobs with a
+    /// higher priority wait for it too.
+    pub fn cap(&mut self, capped: bool, jobs_before: usize) {
+        (self.capped, self.jobs_before) = (capped, jobs_before);
     }
 
     /// Whether handing out is stopped.

@@ -1,5 +1,7 @@
 //! `larder why`: the planner's own explanation of each node of a job, from the objects in the API.
 
+mod waiting_jobs;
+
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
@@ -17,6 +19,8 @@ use crate::jobs::{self, Job};
 use crate::printable::Printable;
 use crate::table::{Column, Narrow, fitted};
 use crate::{cause, client, job, output};
+
+use self::waiting_jobs::WaitingJobs;
 
 /// The output of `-o json`, on which scripts rely.
 #[derive(Debug, Serialize)]
@@ -63,9 +67,12 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
     if let Some(node) = node.filter(|node| !fleet.has_node(node)) {
         return Err(no_such_node(node));
     }
+    let capped = jobs.iter().any(|job| explain::is_capped(job));
+    let waiting = waiting_jobs(client, capped).await;
     let mut rows = Vec::new();
     for job in jobs {
-        let objects = fleet.objects_for(job).await?;
+        let mut objects = fleet.objects_for(job).await?;
+        objects.jobs_before = waiting.before(job.spec.template.priority);
         let found = explain::nodes(job, objects, now()).map_err(|refused| Failure::bad(refused.to_string()))?;
         // A list has several images; each is said.
         let image = (1 < jobs.len()).then_some(job.spec.image.as_str());
@@ -90,6 +97,15 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
         });
     }
     Ok(rows)
+}
+
+/// The jobs that wait for the fleet limit, which matter to a job that waits for it too.
+async fn waiting_jobs(client: &Client, capped: bool) -> WaitingJobs {
+    if capped {
+        WaitingJobs::read(client).await
+    } else {
+        WaitingJobs::default()
+    }
 }
 
 fn row(node: String, said: &Explanation, cause: Option<String>, image: Option<&str>) -> Row {
@@ -159,7 +175,9 @@ fn cause_of(job: &ImagePullJob, said: &Explanation, node: &NodeImage) -> Option<
 
 async fn of_pre_pull_job(client: &Client, job: &ImagePrePullJob, node: Option<&str>) -> Result<Vec<Row>, Failure> {
     let fleet = Fleet::read(client).await?;
-    let objects = fleet.objects_for_pre_pull(job).await;
+    let waiting = waiting_jobs(client, explain::is_prepull_capped(job)).await;
+    let mut objects = fleet.objects_for_pre_pull(job).await;
+    objects.jobs_before = waiting.before(job.spec.image_pre_pull_template.priority);
     let found = explain::prepull_nodes(job, objects, now()).map_err(|refused| Failure::bad(refused.to_string()))?;
     // A job may name a node that does not exist, and is asked about it.
     let named = found.iter().any(|(name, _)| Some(name.as_str()) == node);

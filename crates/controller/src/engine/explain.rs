@@ -12,15 +12,23 @@ use larder_planner::windows::Closed;
 use super::Engine;
 use super::jobs::JobState;
 
+/// What keeps the job's nodes waiting with the whole fleet. An engine that has seen one job alone is told.
+#[derive(Clone, Debug)]
+pub(crate) struct FleetWaits {
+    /// The job's status says that the fleet's limit does.
+    pub(crate) capped: bool,
+    /// So many jobs with a higher priority wait for that limit too.
+    pub(crate) jobs_before: usize,
+    /// The job's status says that windows of the fleet do, which may not be known here.
+    pub(crate) outside: Option<Closed>,
+}
+
 impl Engine {
-    /// Explains every node to the one job that this engine has seen; or says why the job is not served. `capped`: the job's
-    /// status says that the whole fleet's limit keeps nodes waiting; `outside`: that windows of the fleet do, which may not be known
-    /// here.
+    /// Explains every node to the one job that this engine has seen; or says why the job is not served.
     pub(crate) fn explain_job(
         &mut self,
         unusable: &UnusableSecrets,
-        capped: bool,
-        outside: Option<Closed>,
+        fleet: FleetWaits,
         now: Timestamp,
     ) -> Result<Vec<(NodeKey, Explanation)>, String> {
         let Some(id) = self.jobs.ids().next() else {
@@ -48,10 +56,10 @@ impl Engine {
             }));
         }
         running.progress.follow_windows(now);
-        if let Some(closed) = outside.filter(|_| !running.progress.is_held()) {
+        if let Some(closed) = fleet.outside.filter(|_| !running.progress.is_held()) {
             running.progress.hold(Some(Hold::OutsideWindow(closed)));
         }
-        running.progress.cap(capped);
+        running.progress.cap(fleet.capped, fleet.jobs_before);
         let without_agent = running.progress.without_agent();
         let nodes = self.nodes.records().iter();
         let nodes = nodes.filter(|(_, record)| record.image.is_some() || record.no_agent.is_some());

@@ -166,6 +166,22 @@ fn windows_of_the_fleet_are_named_where_they_hold_a_node_back(
 }
 
 #[test]
+fn jobs_with_a_higher_priority_are_counted_where_the_fleets_limit_holds_a_node_back() {
+    let mut status = running();
+    status["message"] = json!("progress 0.0%; the whole fleet has as many pulls as --max-active-pulls allows");
+    let objects = Objects {
+        jobs_before: 2,
+        ..objects(None)
+    };
+    let told = said(&job(json!({"image": "nginx:1"}), status), objects);
+    assert!(
+        told[0].2.ends_with("; 2 jobs with a higher priority go first."),
+        "{}",
+        told[0].2
+    );
+}
+
+#[test]
 fn a_job_that_nobody_looked_at_says_so() {
     let found = said(&job(json!({"image": "nginx:1"}), Value::Null), objects(None));
     assert!(found[0].2.starts_with("No controller has looked"), "{found:?}");
