@@ -45,6 +45,9 @@ pub const WARM_LABEL: &str = "larder.dev/warm";
 /// Taint of a new node on which no pod is scheduled until its images are there.
 pub const WARMING_TAINT: &str = "larder.dev/warming";
 
+/// Condition of a Node: whether the images are there that its gating jobs ask for, or are no longer waited for.
+pub const IMAGES_READY_CONDITION: &str = "larder.dev/ImagesReady";
+
 /// Namespace of Larder's own objects.
 pub const LARDER_NAMESPACE: &str = "larder-system";
 

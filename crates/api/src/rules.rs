@@ -182,6 +182,22 @@ pub fn refresh_schedule() -> Value {
     Value::Array(rules)
 }
 
+/// On the spec of both Kruise jobs. A job that ends has nothing to say about nodes that join later.
+fn node_gate_never_ends() -> Value {
+    rule(
+        "!has(self.nodeGate) || !self.nodeGate || (has(self.completionPolicy) && has(self.completionPolicy.type) && self.completionPolicy.type == 'Never')",
+        "nodeGate works only with completionPolicy.type Never; set that, or leave nodeGate out",
+    )
+}
+
+/// On the spec of both Kruise jobs. No pod runs on a node that waits, so the job would not select it.
+fn node_gate_by_node() -> Value {
+    rule(
+        "!has(self.nodeGate) || !self.nodeGate || !has(self.podSelector)",
+        "can not set both nodeGate and podSelector, because no pods run on nodes that wait; use selector",
+    )
+}
+
 /// On the spec of both Kruise jobs.
 fn one_selector() -> Value {
     rule(
@@ -199,6 +215,8 @@ pub fn image_pull_job_spec() -> Value {
         window_end(),
         only_with_never,
         time_zone,
+        node_gate_never_ends(),
+        node_gate_by_node(),
         rule(
             "!has(self.completionPolicy) || !has(self.completionPolicy.activeDeadlineSeconds) || !has(self.pullPolicy) || !has(self.pullPolicy.timeoutSeconds) || self.pullPolicy.timeoutSeconds <= self.completionPolicy.activeDeadlineSeconds",
             "completionPolicy.activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds (600 if not given)",
@@ -214,7 +232,14 @@ pub fn image_pull_job_spec() -> Value {
 /// cut to the deadline.
 pub fn image_list_pull_job_spec() -> Value {
     let [only_with_never, time_zone] = refresh();
-    json!([one_selector(), window_end(), only_with_never, time_zone])
+    json!([
+        one_selector(),
+        window_end(),
+        only_with_never,
+        time_zone,
+        node_gate_never_ends(),
+        node_gate_by_node(),
+    ])
 }
 
 /// On `NodeImage.spec.images`.

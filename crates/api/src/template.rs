@@ -66,6 +66,11 @@ pub struct PullTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<FailurePolicy>,
 
+    /// New nodes wait for the image before pods are scheduled there, where the controller runs with --node-gate. Only with
+    /// completion policy Never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_gate: Option<bool>,
+
     /// When given, nodes with taints that are not tolerated are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::tolerations")]

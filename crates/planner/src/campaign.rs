@@ -69,6 +69,8 @@ pub struct Campaign {
     pub windows: Windows,
     /// When a campaign that never ends looks at its nodes again. None: once a day.
     pub refresh: Option<Schedule>,
+    /// Whether new nodes wait for it before pods are scheduled there.
+    pub gates_nodes: bool,
 }
 
 /// What waits for a Secret that cannot be used.

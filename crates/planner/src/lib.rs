@@ -20,6 +20,7 @@
 //! | [`finish`] | is it over? |
 //! | [`windows`] | when may work be handed out? |
 //! | [`refresh`], [`schedule`] | when does a job that never ends look again? |
+//! | [`node_gate`] | may pods be scheduled on a new node? |
 //! | [`node_policy`] | may logins be sealed for nodes? |
 //! | [`node_spec`] | what should a node's NodeImage say? |
 //! | [`occupancy`] | who occupies it, and who may occupy more? |
@@ -51,6 +52,7 @@ pub mod jitter;
 pub mod kruise;
 pub mod kubeedge;
 pub mod node;
+pub mod node_gate;
 pub mod node_policy;
 pub mod node_spec;
 pub mod not_served;

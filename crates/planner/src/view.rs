@@ -149,6 +149,7 @@ pub(crate) mod samples {
             node_timeout: None,
             windows: Windows::default(),
             refresh: None,
+            gates_nodes: false,
         }
     }
 

@@ -99,6 +99,7 @@ fn campaign(parallelism: usize) -> Campaign {
         node_timeout: None,
         windows: Windows::default(),
         refresh: None,
+        gates_nodes: false,
     }
 }
 

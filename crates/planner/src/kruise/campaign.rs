@@ -77,6 +77,7 @@ pub fn campaign(job: &ImagePullJob) -> Result<Campaign, String> {
         node_timeout: None,
         windows: Windows::parse(&template.windows, template.window_end).map_err(|error| error.to_string())?,
         refresh: refresh(template)?,
+        gates_nodes: gates_nodes(template)?,
     })
 }
 
@@ -90,6 +91,19 @@ fn refresh(template: &PullTemplate) -> Result<Option<Schedule>, String> {
     }
     let schedule = Schedule::parse(schedule, template.refresh_time_zone.as_deref());
     schedule.map(Some).map_err(|error| error.to_string())
+}
+
+fn gates_nodes(template: &PullTemplate) -> Result<bool, String> {
+    let gates = template.node_gate.unwrap_or(false);
+    if gates && !template.completion_policy.is_never() {
+        return Err("nodeGate works only with completionPolicy.type Never; set that, or leave nodeGate out".to_owned());
+    }
+    if gates && template.pod_selector.is_some() {
+        return Err(
+            "nodeGate and podSelector exclude each other: no pods run on nodes that wait; use selector".to_owned(),
+        );
+    }
+    Ok(gates)
 }
 
 /// How entries name their owner, as upstream writes it.

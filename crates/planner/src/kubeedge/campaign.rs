@@ -227,6 +227,7 @@ impl PrePull {
             node_timeout: Some(self.timeout()),
             windows: self.windows.clone(),
             refresh: None,
+            gates_nodes: false,
         }
     }
 }

@@ -66,6 +66,7 @@ failurePolicy: {maxFailures: "10%"}
 tolerations: [{key: a, operator: Equal, value: b, effect: NoExecute, tolerationSeconds: 3}]
 windows: [{days: [Mon, Sun], from: "22:00", to: "06:00", timeZone: Europe/Berlin}]
 windowEnd: Stop
+nodeGate: false
 "#;
 
 /// What only a job that never ends may have.

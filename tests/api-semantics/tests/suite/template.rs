@@ -13,6 +13,7 @@ pub(crate) fn cases(images: &str) -> Vec<Case> {
         image_pull_policy(images),
         extras(images),
         refresh_schedule(images),
+        node_gate(images),
     ]
     .into_iter()
     .flatten()
@@ -306,5 +307,27 @@ fn extras(images: &str) -> Vec<Case> {
             with("tolerations: [{effect: Never}]"),
             "spec.tolerations[0].effect: Unsupported value: \"Never\"",
         ),
+    ]
+}
+
+fn node_gate(images: &str) -> Vec<Case> {
+    const NEVER: &str = "nodeGate works only with completionPolicy.type Never";
+    let with = |value: &str| format!("{{{images}, {value}}}");
+    vec![
+        accept("nodes wait", with("nodeGate: true, completionPolicy: {type: Never}")),
+        accept("nodes do not wait", with("nodeGate: false")),
+        accept("nodeGate is null", with("nodeGate: null")),
+        refuse("nodes wait for a job that ends", with("nodeGate: true"), NEVER),
+        refuse(
+            "nodes wait for a job of type Always",
+            with("nodeGate: true, completionPolicy: {type: Always}"),
+            NEVER,
+        ),
+        refuse(
+            "nodes wait that are selected by their pods",
+            with("nodeGate: true, completionPolicy: {type: Never}, podSelector: {matchLabels: {a: b}}"),
+            "can not set both nodeGate and podSelector",
+        ),
+        refuse("nodeGate is a word", with("nodeGate: maybe"), "spec.nodeGate"),
     ]
 }
