@@ -54,6 +54,13 @@ pub(crate) fn files() -> anyhow::Result<BTreeMap<String, String>> {
                 &plain(&larder_access::warm_workloads(&usual))?,
             ),
         ),
+        (
+            "node-gate.yaml",
+            only_if(
+                ".Values.controller.nodeGate.enabled",
+                &plain(&larder_access::node_gate(&usual))?,
+            ),
+        ),
         ("agent.yaml", cases(&edges, "20-agent.yaml")?),
         (
             "policy.yaml",

@@ -81,8 +81,15 @@ fn access_files() -> anyhow::Result<Files> {
 
 /// Rights that the controller needs only with certain flags.
 fn optional_access_files() -> anyhow::Result<Files> {
-    let objects = larder_access::warm_workloads(&larder_access::Settings::default());
-    Ok([("warm-workloads.yaml".to_owned(), yaml("crates/access", &objects)?)].into())
+    let usual = larder_access::Settings::default();
+    let files = [
+        ("node-gate.yaml", larder_access::node_gate(&usual)),
+        ("warm-workloads.yaml", larder_access::warm_workloads(&usual)),
+    ];
+    files
+        .into_iter()
+        .map(|(file, objects)| Ok((file.to_owned(), yaml("crates/access", &objects)?)))
+        .collect()
 }
 
 /// From JSON values: keys come out sorted, and the order of fields in a dependency's type does not matter.

@@ -6,7 +6,7 @@ use larder_api::names::{
 use serde_json::Value;
 
 use crate::object::{self, Rule};
-use crate::{AGENT, CONTROLLER, POLICY, Settings, WARM_WORKLOADS};
+use crate::{AGENT, CONTROLLER, NODE_GATE, POLICY, Settings, WARM_WORKLOADS};
 
 const READ: &[&str] = &["get", "list", "watch"];
 
@@ -87,6 +87,17 @@ pub(crate) fn warm_workloads(settings: &Settings) -> Vec<Value> {
     vec![
         object::cluster_role(WARM_WORKLOADS, &rules),
         object::cluster_role_binding_to(WARM_WORKLOADS, WARM_WORKLOADS, &controller),
+    ]
+}
+
+/// What the controller may do beside that if new nodes wait for images.
+pub(crate) fn node_gate(settings: &Settings) -> Vec<Value> {
+    // The start-up taint, and the condition that says what is waited for. RBAC cannot grant less of a Node.
+    let rules = [Rule::new("", &["nodes", "nodes/status"], &["patch"])];
+    let controller = object::account(settings, CONTROLLER);
+    vec![
+        object::cluster_role(NODE_GATE, &rules),
+        object::cluster_role_binding_to(NODE_GATE, NODE_GATE, &controller),
     ]
 }
 

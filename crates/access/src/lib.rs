@@ -4,6 +4,7 @@
 //! |---|---|
 //! | controller | read nodes, pods and the CRDs it lives on; write the four kinds as far as it has to; get a Secret by name; write Events; hold its Lease; act as the agents' account, to try the policy |
 //! | controller with `--warm-workloads` | read namespaces and workloads, get a ServiceAccount by name, create list jobs |
+//! | controller with `--node-gate` | patch Nodes and their status |
 //! | agent | read NodeImages, patch the status of the one that bears its node's name |
 //! | people with the cluster's roles `view`, `edit`, `admin` | read jobs and NodeImages; write jobs |
 //! | the jobs around an install and before an uninstall | as long as they run: the CRDs; what is to be left behind in order |
@@ -27,7 +28,8 @@ mod users;
 use serde_json::Value;
 
 pub use names::{
-    AGENT, BYPASS_VERB, CLOUD_CORE_USER, CONTROLLER, INSTALLER, NODE_CLAIM, POLICY, UNINSTALLER, WARM_WORKLOADS,
+    AGENT, BYPASS_VERB, CLOUD_CORE_USER, CONTROLLER, INSTALLER, NODE_CLAIM, NODE_GATE, POLICY, UNINSTALLER,
+    WARM_WORKLOADS,
 };
 
 /// What differs from one installation to the next.
@@ -101,6 +103,11 @@ pub fn manifests(settings: &Settings) -> Vec<Manifest> {
 /// What the controller may do beside that with `--warm-workloads`.
 pub fn warm_workloads(settings: &Settings) -> Vec<Value> {
     controller::warm_workloads(settings)
+}
+
+/// What the controller may do beside that with `--node-gate`.
+pub fn node_gate(settings: &Settings) -> Vec<Value> {
+    controller::node_gate(settings)
 }
 
 /// What the job may do that applies the CRDs before an install or upgrade.

@@ -6,6 +6,9 @@ pub const CONTROLLER: &str = "larder-controller";
 /// ClusterRole of the controller where it keeps jobs for labelled workloads, and its binding.
 pub const WARM_WORKLOADS: &str = "larder-warm-workloads";
 
+/// ClusterRole of the controller where new nodes wait for images, and its binding.
+pub const NODE_GATE: &str = "larder-node-gate";
+
 /// ServiceAccount and ClusterRole of the agents.
 pub const AGENT: &str = "larder-agent";
 

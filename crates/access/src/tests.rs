@@ -54,6 +54,19 @@ fn workloads_are_read_only_where_they_are_followed() {
     assert!(!rules.iter().any(|rule| rule.to_string().contains('*')));
 }
 
+#[test]
+fn nodes_are_written_only_where_they_are_gated() {
+    let usual = rules_of(&Settings::default(), "ClusterRole", CONTROLLER);
+    assert_eq!(verbs_on(&usual, "nodes"), ["get", "list", "watch"]);
+    assert_eq!(verbs_on(&usual, "nodes/status"), Vec::<String>::new());
+    let optional = node_gate(&Settings::default());
+    let rules = optional[0]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), 1);
+    assert_eq!(verbs_on(rules, "nodes"), ["patch"]);
+    assert_eq!(verbs_on(rules, "nodes/status"), ["patch"]);
+    assert_eq!(optional[1]["subjects"][0]["name"], CONTROLLER);
+}
+
 #[rstest]
 #[case::gate_on(true, &["get"])]
 #[case::gate_off(false, &[])]

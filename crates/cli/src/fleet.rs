@@ -6,13 +6,14 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
-use larder_api::names::EDGE_NODE_LABEL;
+use larder_api::names::{EDGE_NODE_LABEL, IMAGES_READY_CONDITION};
 use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_controller::explain::{Objects, holds_docker_configuration};
 use larder_planner::agent_nodes::{AgentNodes, NoAgent};
 use larder_planner::dialect;
 use larder_planner::kubeedge::nodes::{self, NoNodes};
 use larder_planner::kubeedge::{Before, Choice, PrePull};
+use larder_planner::node_gate::{DEFAULT_MAX_WAIT, GateRules};
 use larder_planner::task::Tasks;
 use larder_planner::windows::Windows;
 use larder_planner::{NodeKey, SecretRef};
@@ -52,6 +53,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) agent_nodes: AgentNodes,
     /// When the whole fleet may pull.
     pub(crate) windows: Windows,
+    /// How new nodes wait for images.
+    pub(crate) node_gate: Option<GateRules>,
 }
 
 pub(crate) async fn controller_settings(client: &Client) -> ControllerSettings {
@@ -68,9 +71,14 @@ pub(crate) async fn controller_settings(client: &Client) -> ControllerSettings {
     let told = |flag: &str| arguments.iter().find_map(|argument| argument.strip_prefix(flag));
     let agent_nodes = told("--agent-nodes=").and_then(|nodes| AgentNodes::parse(nodes).ok());
     let windows = told("--windows=").and_then(|windows| Windows::parse_fleet(windows).ok());
+    let node_gate = told("--node-gate=").map(|taint| GateRules {
+        taint: taint.to_owned(),
+        max_wait: DEFAULT_MAX_WAIT,
+    });
     ControllerSettings {
         agent_nodes: agent_nodes.unwrap_or_default(),
         windows: windows.unwrap_or_default(),
+        node_gate,
     }
 }
 
@@ -96,6 +104,14 @@ impl Fleet {
 
     pub(crate) fn node_image(&self, name: &str) -> Option<&NodeImage> {
         self.node_images.iter().find(|object| object.name_any() == name)
+    }
+
+    /// Whether a new node waits for its images before pods are scheduled there.
+    pub(crate) fn is_gated(&self, name: &str) -> bool {
+        let node = self.nodes.iter().find(|node| node.name_any() == name);
+        let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|condition| condition.type_ == IMAGES_READY_CONDITION && condition.status != "True")
     }
 
     /// Where a job lives, or would live.
@@ -154,6 +170,7 @@ impl Fleet {
             nodes: self.nodes.clone(),
             agent_nodes: self.controller.agent_nodes.clone(),
             fleet_windows: self.controller.windows.clone(),
+            node_gate: self.controller.node_gate.clone(),
             node_images: self.node_images.clone(),
             ..Objects::default()
         };
@@ -175,6 +192,7 @@ impl Fleet {
             nodes: self.nodes.clone(),
             agent_nodes: self.controller.agent_nodes.clone(),
             fleet_windows: self.controller.windows.clone(),
+            node_gate: self.controller.node_gate.clone(),
             node_images: self.node_images.clone(),
             ..Objects::default()
         };

@@ -5,9 +5,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
+use jiff::SignedDuration;
+use larder_api::names::WARMING_TAINT;
 use larder_api::window::WindowEnd;
 use larder_planner::SecretRef;
 use larder_planner::agent_nodes::AgentNodes;
+use larder_planner::node_gate::{DEFAULT_MAX_WAIT, GateRules};
 use larder_planner::secret::SecretNamespaces;
 use larder_planner::windows::Windows;
 use larder_telemetry::logs::LogFormat;
@@ -74,6 +77,16 @@ pub struct Args {
           default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub warm_workloads: bool,
 
+    /// Let new nodes wait for the images of jobs with nodeGate: maintain the condition larder.dev/ImagesReady of Nodes, and take
+    /// this start-up taint off once the images are there [default taint: larder.dev/warming]
+    #[arg(long, env = "LARDER_NODE_GATE", num_args = 0..=1, default_missing_value = WARMING_TAINT, require_equals = true,
+          value_name = "TAINT")]
+    pub node_gate: Option<String>,
+
+    /// How long a new node waits at most, as 15m or 1h30m [default: 15m]
+    #[arg(long, env = "LARDER_NODE_GATE_MAX_WAIT", value_name = "DURATION")]
+    pub node_gate_max_wait: Option<SignedDuration>,
+
     /// CloudCore writes in its own name for KubeEdge's edge nodes and is let through (the chart's kubeEdge.identity:
     /// CloudCore). Any of them can then speak for any other, so no credentials are sealed for nodes with the edge label
     #[arg(long, env = "LARDER_ACCEPT_CLOUDCORE", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
@@ -126,6 +139,12 @@ pub enum ArgsError {
     /// Not the name of a namespace.
     #[error("--image-pre-pull-secret-namespaces: {0:?} is not the name of a namespace")]
     SecretNamespace(String),
+    /// Not the key of a taint.
+    #[error("--node-gate: {0:?} is not the key of a taint; give one such as {WARMING_TAINT}, without value and effect")]
+    Taint(String),
+    /// Nodes would not wait at all.
+    #[error("--node-gate-max-wait must be longer than 0; leave out --node-gate to let no node wait")]
+    NoWait,
 }
 
 impl Args {
@@ -149,8 +168,29 @@ impl Args {
             pause: self.pause,
             windows: self.windows.clone().unwrap_or_default().ending(self.window_end),
             warm_workloads: self.warm_workloads,
+            node_gate: self.node_gate()?,
         };
         Ok((settings, unknown))
+    }
+
+    fn node_gate(&self) -> Result<Option<GateRules>, ArgsError> {
+        let max_wait = self.node_gate_max_wait.unwrap_or(DEFAULT_MAX_WAIT);
+        if max_wait <= SignedDuration::ZERO {
+            return Err(ArgsError::NoWait);
+        }
+        // An environment variable has to say something to switch it on or off.
+        let taint = match self.node_gate.as_deref() {
+            None | Some("" | "false") => return Ok(None),
+            Some("true") => WARMING_TAINT,
+            Some(taint) => taint,
+        };
+        if !is_taint_key(taint) {
+            return Err(ArgsError::Taint(taint.to_owned()));
+        }
+        Ok(Some(GateRules {
+            taint: taint.to_owned(),
+            max_wait,
+        }))
     }
 
     fn pre_pull_secret_namespaces(&self) -> Result<SecretNamespaces, ArgsError> {
@@ -171,6 +211,28 @@ fn window_end(text: &str) -> Result<WindowEnd, String> {
         "Stop" => Ok(WindowEnd::Stop),
         _ => Err("give Finish or Stop".to_owned()),
     }
+}
+
+/// `[prefix/]name`, as label keys are.
+fn is_taint_key(key: &str) -> bool {
+    let (prefix, name) = key
+        .split_once('/')
+        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let is_word = |text: &str, rest: &[char]| {
+        let ends = [text.chars().next(), text.chars().last()];
+        let all = text
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || rest.contains(&letter));
+        all && ends
+            .into_iter()
+            .all(|end| end.is_some_and(|end| end.is_ascii_alphanumeric()))
+    };
+    let is_prefix = |prefix: &str| {
+        prefix.len() <= 253
+            && is_word(prefix, &['-', '.'])
+            && !prefix.contains(|letter: char| letter.is_ascii_uppercase())
+    };
+    name.len() <= 63 && is_word(name, &['-', '_', '.']) && prefix.is_none_or(is_prefix)
 }
 
 #[cfg(test)]
@@ -229,6 +291,34 @@ mod tests {
         assert!(!settings.gates.image_pull_jobs);
         assert_eq!(unknown, ["KruiseDaemon"]);
         assert_eq!(super::tests::settings(&["--max-active-pulls=0"]).max_active_pulls, None);
+    }
+
+    #[rstest]
+    #[case::off(&[], None)]
+    #[case::limit_alone(&["--node-gate-max-wait=1h"], None)]
+    #[case::on(&["--node-gate"], Some(("larder.dev/warming", 900)))]
+    #[case::by_environment(&["--node-gate=true"], Some(("larder.dev/warming", 900)))]
+    #[case::off_by_environment(&["--node-gate=false"], None)]
+    #[case::own(
+        &["--node-gate=startup-taint.cluster-autoscaler.kubernetes.io/larder", "--node-gate-max-wait", "1h30m"],
+        Some(("startup-taint.cluster-autoscaler.kubernetes.io/larder", 5_400))
+    )]
+    fn the_node_gate(#[case] flags: &[&str], #[case] want: Option<(&str, i64)>) {
+        let rules = settings(flags).node_gate;
+        let found = rules
+            .as_ref()
+            .map(|rules| (rules.taint.as_str(), rules.max_wait.as_secs()));
+        assert_eq!(found, want);
+    }
+
+    #[rstest]
+    #[case::with_effect(&["--node-gate=larder.dev/warming:NoSchedule"], "without value and effect")]
+    #[case::no_name(&["--node-gate=larder.dev/"], "is not the key of a taint")]
+    #[case::upper_case_prefix(&["--node-gate=Larder.dev/warming"], "is not the key of a taint")]
+    #[case::no_wait(&["--node-gate", "--node-gate-max-wait=0s"], "longer than 0")]
+    fn a_node_gate_that_cannot_be_meant(#[case] flags: &[&str], #[case] why: &str) {
+        let error = parse(flags).settings("me".into()).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
     }
 
     #[test]

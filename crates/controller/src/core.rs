@@ -73,13 +73,14 @@ pub async fn run(inputs: CoreInputs, metrics: Metrics) {
         cluster_job_secrets: settings.pre_pull_secret_namespaces.clone(),
         agent_nodes: settings.agent_nodes.clone(),
         windows: Arc::new(settings.windows.clone()),
+        node_gate: settings.node_gate.clone(),
     };
     let watched = (!settings.accept_unenforced_node_policy).then(|| client.clone());
     let (sender, events) = mpsc::channel(WATCH_EVENTS);
     let core = Core {
         lists: ListJobs::new(limits.not_served),
         engine: Engine::new(limits),
-        watches: Watches::new(client.clone(), sender),
+        watches: Watches::new(client.clone(), sender, settings.node_gate.is_some()),
         policy: PolicyWatch::start(watched),
         probed: None,
         writes: Writes::new(client, settings.agent_user(), metrics.clone()),
@@ -262,6 +263,11 @@ impl Core {
                 self.engine.policy_probed(probe, now);
                 self.log_probe(probe, &answer);
             }
+            FinishedCall::NodeGate(node, write, result) => {
+                if let Some(reason) = self.engine.gate_written(&node, write, result, now) {
+                    self.metrics.node_released(reason);
+                }
+            }
             FinishedCall::Event => {}
         }
     }
@@ -342,6 +348,7 @@ impl Core {
         {
             self.writes.send(Request::List(target, write));
         }
+        self.write_nodes(now);
         while self.writes.has_room(CallClass::Secret)
             && let Some(secret) = self.engine.next_secret()
         {
@@ -353,6 +360,25 @@ impl Core {
             self.writes.send(Request::Event(event));
         }
         self.metrics.show(&self.engine);
+    }
+
+    /// Releases new nodes, or says what they wait for.
+    fn write_nodes(&mut self, now: Timestamp) {
+        if self.next_gate_look().is_none_or(|moment| now < moment) {
+            return;
+        }
+        let all_jobs_made = self.lists.gates_are_made();
+        while self.writes.has_room(CallClass::NodeGate)
+            && let Some((node, write)) = self.engine.next_gate_write(all_jobs_made, now)
+        {
+            self.writes.send(Request::NodeGate(node, write));
+        }
+    }
+
+    /// When new nodes have to be looked at, if there is room for a write.
+    fn next_gate_look(&self) -> Option<Timestamp> {
+        let may_look = self.lists.is_complete() && self.writes.has_room(CallClass::NodeGate);
+        may_look.then(|| self.engine.next_gate_look()).flatten()
     }
 
     /// When to look again without being told.
@@ -367,9 +393,10 @@ impl Core {
         if has_work && self.may_write() {
             return soon;
         }
-        // Only the leader tries the policy.
+        // Only the leader tries the policy, and writes nodes.
         let probe = self.engine.next_policy_probe_at().filter(|_| self.may_write());
-        let next = [self.engine.next_wake(), self.lists.next_wake(), probe]
+        let gate = self.next_gate_look().filter(|_| self.may_write());
+        let next = [self.engine.next_wake(), self.lists.next_wake(), probe, gate]
             .into_iter()
             .flatten()
             .min();

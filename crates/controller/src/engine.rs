@@ -14,6 +14,7 @@
 //! | `job_writes`, `write_throttle` | the writes of jobs' own objects |
 //! | `secrets`, `pull_secrets` | what Secrets hold, and what that means for jobs |
 //! | `credentials` | credentials, sealed to nodes |
+//! | `node_gate` | new nodes that wait for images |
 //! | `node_policy` | which nodes may be sent credentials |
 //! | `pods` | per namespace with a job that selects nodes by pods: where its pods run |
 //! | `results`, `events` | new results in NodeImages, and Events |
@@ -30,6 +31,7 @@ mod job;
 mod job_step;
 mod job_writes;
 mod jobs;
+mod node_gate;
 mod node_policy;
 mod node_scan;
 mod node_views;
@@ -55,6 +57,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 use larder_planner::agent_nodes::AgentNodes;
 use larder_planner::fleet::FleetLimit;
+use larder_planner::node_gate::GateRules;
 use larder_planner::secret::SecretNamespaces;
 use larder_planner::windows::Windows;
 
@@ -66,6 +69,8 @@ pub use self::job::{Job, TypedJob};
 pub use self::job_writes::{JobTarget, JobWrite, JobWriteResult};
 use self::jobs::Jobs;
 pub use self::jobs::{JobId, JobKey};
+use self::node_gate::NodeGate;
+pub use self::node_gate::{GateWrite, GateWriteResult};
 use self::node_policy::SealingRules;
 use self::node_scan::NodeScan;
 use self::node_writes::LOOKS;
@@ -109,6 +114,8 @@ pub struct Limits {
     pub agent_nodes: AgentNodes,
     /// When pulls may start, whatever the jobs say.
     pub windows: Arc<Windows>,
+    /// How new nodes wait for images; they do not if this is not given.
+    pub node_gate: Option<GateRules>,
 }
 
 /// Everything the controller knows.
@@ -120,6 +127,7 @@ pub struct Engine {
     fleet_limit: FleetLimit<JobId>,
     secrets: Secrets,
     sealing: SealingRules,
+    gate: NodeGate,
     pods: Pods,
     events: EventRecorder,
     queue: WorkQueue,
@@ -136,6 +144,7 @@ impl Engine {
         Self {
             fleet_limit: FleetLimit::new(limits.max_active_pulls),
             sealing: SealingRules::new(&limits),
+            gate: NodeGate::new(limits.node_gate.clone()),
             limits,
             sync: Sync::default(),
             nodes: Nodes::default(),
@@ -172,6 +181,7 @@ impl Engine {
         self.nodes.restart();
         self.jobs.restart();
         self.scan = NodeScan::default();
+        self.gate.restart();
         self.fleet_limit.clear();
         self.secrets = Secrets::default();
         // The clock may have been set back.
@@ -250,6 +260,7 @@ impl Engine {
             nodes: self.nodes.with_agent(),
             running_jobs: self.jobs.running_count(),
             dropped_events: self.events.dropped(),
+            gated_nodes: self.gate.waiting_count(),
         }
     }
 }
@@ -261,6 +272,7 @@ pub struct Sizes {
     pub nodes: usize,
     pub running_jobs: usize,
     pub dropped_events: u64,
+    pub gated_nodes: usize,
 }
 
 /// A resource version as a number; zero where it is none.

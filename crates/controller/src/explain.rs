@@ -18,6 +18,7 @@ pub use larder_planner::explain::{ExplainedState, Explanation};
 use larder_planner::kruise::{PullJobs, list};
 use larder_planner::kubeedge::PrePullJobs;
 use larder_planner::kubeedge::explain::after_the_end as ended_prepull;
+use larder_planner::node_gate::GateRules;
 use larder_planner::secret::{SecretRef, UnusableSecrets};
 use larder_planner::windows::{Closed, Windows};
 use thiserror::Error;
@@ -36,6 +37,8 @@ pub struct Objects {
     pub agent_nodes: AgentNodes,
     /// Windows of the whole fleet, as far as they are known.
     pub fleet_windows: Windows,
+    /// How new nodes wait for images, if they do: no job leaves out a node because of the start-up taint.
+    pub node_gate: Option<GateRules>,
     /// All NodeImages.
     pub node_images: Vec<NodeImage>,
     /// The Pods of the job's namespace, where it has a podSelector.
@@ -174,6 +177,7 @@ fn explain<D: Dialect>(
         accept_unenforced_node_policy: !seen.withheld,
         agent_nodes: objects.agent_nodes,
         windows: Arc::new(objects.fleet_windows),
+        node_gate: objects.node_gate,
         ..Limits::default()
     });
     let mut list = |kind: WatchKind, shown: Vec<WatchEvent>| {

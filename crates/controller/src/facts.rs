@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt as _;
-use larder_api::names::{NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE};
+use larder_api::names::{IMAGES_READY_CONDITION, NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE};
 use larder_planner::NodeKey;
+use larder_planner::node_gate::{GateCondition, GatedNode};
+
+use crate::engine::revision;
 
 /// A Node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +24,17 @@ pub struct NodeFacts {
     pub ready: bool,
     /// Since when it is ready or not.
     pub since: Option<Timestamp>,
+    /// What the node gate looks at; only where nodes are gated.
+    pub gate: Option<Box<GateFacts>>,
+}
+
+/// What the node gate looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GateFacts {
+    pub uid: String,
+    /// The resource version.
+    pub revision: u64,
+    pub node: GatedNode,
 }
 
 impl NodeFacts {
@@ -47,6 +61,37 @@ impl NodeFacts {
             since: ready
                 .and_then(|condition| condition.last_transition_time)
                 .map(|time| time.0),
+            gate: None,
+        }
+    }
+
+    /// The same where nodes are gated.
+    pub fn of_gated(node: Node) -> Self {
+        let gate = GateFacts::of(&node);
+        Self {
+            gate: Some(Box::new(gate)),
+            ..Self::of(node)
+        }
+    }
+}
+
+impl GateFacts {
+    pub fn of(node: &Node) -> Self {
+        let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
+        let mut ours = conditions.filter(|condition| condition.type_ == IMAGES_READY_CONDITION);
+        let taints = node.spec.iter().flat_map(|spec| &spec.taints).flatten();
+        Self {
+            uid: node.metadata.uid.clone().unwrap_or_default(),
+            revision: revision(&node.metadata),
+            node: GatedNode {
+                condition: ours.next().map(|condition| GateCondition {
+                    is_true: condition.status == "True",
+                    reason: condition.reason.clone().unwrap_or_default(),
+                    message: condition.message.clone().unwrap_or_default(),
+                    since: condition.last_transition_time.as_ref().map(|time| time.0),
+                }),
+                taints: taints.map(|taint| taint.key.clone()).collect(),
+            },
         }
     }
 }

@@ -162,6 +162,15 @@ impl ListJobs {
         needed.iter().all(|kind| self.sync.is_synced(kind))
     }
 
+    /// Whether every list whose children gate nodes has the children that it wants.
+    pub fn gates_are_made(&self) -> bool {
+        let mut gating = self
+            .lists
+            .values()
+            .filter(|list| list.object.spec.template.node_gate == Some(true));
+        gating.all(|list| self.step(list).is_none())
+    }
+
     /// Forgets what was in flight and that anything was seen.
     pub fn restart(&mut self) {
         self.sync.restart();

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use larder_access::AGENT;
 use larder_api::names::LARDER_NAMESPACE;
 use larder_planner::agent_nodes::AgentNodes;
+use larder_planner::node_gate::GateRules;
 use larder_planner::secret::SecretNamespaces;
 use larder_planner::windows::Windows;
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub windows: Windows,
     /// Keep jobs for labelled workloads and namespaces.
     pub warm_workloads: bool,
+    /// New nodes wait for the images of jobs with `nodeGate`.
+    pub node_gate: Option<GateRules>,
     /// CloudCore may write for all edge nodes. Nobody can tell then which of them speaks, and none is sent credentials.
     pub accept_cloudcore: bool,
     /// Send logins to nodes although the node policy is not enforced: any agent can then have those of other nodes sealed for
@@ -55,6 +58,7 @@ impl Settings {
             pause: false,
             windows: Windows::default(),
             warm_workloads: false,
+            node_gate: None,
             accept_cloudcore: false,
             accept_unenforced_node_policy: false,
             pre_pull_secret_namespaces: SecretNamespaces::All,

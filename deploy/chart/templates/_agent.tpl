@@ -214,12 +214,12 @@ definition of a node with an agent: the DaemonSets are rendered from it, and the
 {{- $placements := dict "agent" (dict
       "nodeSelector" (merge dict $linux ($agent.nodeSelector | default dict))
       "affinity" (include "larder.agentAffinity" (dict "affinity" $agent.affinity "notOn" $edge) | fromYaml)
-      "tolerations" ($agent.tolerations | default list)) -}}
+      "tolerations" (include "larder.tolerations" (list $agent.tolerations $) | fromYamlArray)) -}}
 {{- if $kubeEdge.enabled -}}
 {{- $placements = set $placements "agent-edge" (dict
       "nodeSelector" (merge dict $linux ($kubeEdge.nodeSelector | default dict))
       "affinity" (include "larder.agentAffinity" (dict "affinity" $kubeEdge.affinity "notOn" list) | fromYaml)
-      "tolerations" ($kubeEdge.tolerations | default list)) -}}
+      "tolerations" (include "larder.tolerations" (list $kubeEdge.tolerations $) | fromYamlArray)) -}}
 {{- end -}}
 {{- toYaml $placements -}}
 {{- end }}

@@ -231,6 +231,25 @@ dnsPolicy: {{ . }}
 {{- end }}
 {{- end }}
 
+{{/*
+Tolerations of Larder's own pods: those of the values, and the start-up taint where new nodes wait for images. Without it no
+agent would run on them, and a cluster of new nodes alone would have no controller. Takes a list of tolerations and root.
+*/}}
+{{- define "larder.tolerations" -}}
+{{- $tolerations := index . 0 | default list -}}
+{{- $gate := (index . 1).Values.controller.nodeGate -}}
+{{- $everything := false -}}
+{{- range $tolerations -}}
+{{- if and (eq (.operator | default "") "Exists") (not .key) (not .effect) -}}
+{{- $everything = true -}}
+{{- end -}}
+{{- end -}}
+{{- if and $gate.enabled (not $everything) -}}
+{{- $tolerations = append $tolerations (dict "key" $gate.taint "operator" "Exists") -}}
+{{- end -}}
+{{- toYaml $tolerations -}}
+{{- end }}
+
 {{/* The pod of a hook: the controller's program with other arguments. Takes a dict of root, account and args. */}}
 {{- define "larder.hookPod" -}}
 {{- $values := .root.Values -}}
@@ -247,7 +266,7 @@ nodeSelector:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.controller.tolerations }}
+{{- with include "larder.tolerations" (list $values.controller.tolerations .root) | fromYamlArray }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -10,7 +10,7 @@ use larder_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::node::{TestNode, create};
+use crate::node::{TestNode, create, create_with_taints};
 use crate::programs::program;
 use crate::{SOON, Setup};
 
@@ -87,6 +87,11 @@ impl Cluster {
     /// One more Node with these labels, on which nothing runs yet.
     pub async fn create_labelled_node(&self, name: &str, labels: &Value) {
         create(self.plane.access(), name, labels).await;
+    }
+
+    /// One more Node that registers with these taints, on which nothing runs yet.
+    pub async fn create_tainted_node(&self, name: &str, taints: &Value) {
+        create_with_taints(self.plane.access(), name, &json!({}), taints).await;
     }
 
     /// Runtime and agent of a Node that is there, ready.

@@ -140,14 +140,20 @@ impl TestNode {
     }
 }
 
-/// Creates a Node that is Ready.
+/// Creates a Node that is Ready and has no taints.
 pub(crate) async fn create(access: &Access, name: &str, labels: &Value) {
+    create_with_taints(access, name, labels, &Value::Null).await;
+}
+
+/// Creates a Node that is Ready and has had these taints from the beginning.
+pub(crate) async fn create_with_taints(access: &Access, name: &str, labels: &Value, taints: &Value) {
     let nodes = Api::<Node>::all(access.client().unwrap());
     let mut all = json!({ "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" });
     all.as_object_mut()
         .unwrap()
         .extend(labels.as_object().cloned().unwrap_or_default());
-    let node = serde_json::from_value(json!({ "metadata": { "name": name, "labels": all } })).unwrap();
+    let node = json!({ "metadata": { "name": name, "labels": all }, "spec": { "taints": taints } });
+    let node = serde_json::from_value(node).unwrap();
     nodes.create(&PostParams::default(), &node).await.unwrap();
     let now = "2026-01-01T00:00:00Z";
     let ready = json!({ "status": { "conditions": [{
@@ -159,6 +165,6 @@ pub(crate) async fn create(access: &Access, name: &str, labels: &Value) {
         .await
         .unwrap();
     // The API server taints every new Node until a controller of Kubernetes sees it; there is none here.
-    let untainted = Patch::Merge(json!({ "spec": { "taints": null } }));
-    nodes.patch(name, &PatchParams::default(), &untainted).await.unwrap();
+    let tainted = Patch::Merge(json!({ "spec": { "taints": taints } }));
+    nodes.patch(name, &PatchParams::default(), &tainted).await.unwrap();
 }

@@ -84,7 +84,8 @@ async fn of_pull_jobs(client: &Client, jobs: &[&ImagePullJob], node: Option<&str
             let object = fleet.node_image(&name);
             let cause = object.and_then(|object| cause_of(job, &said, object));
             let results = object.map(|object| results_of(*job, object)).unwrap_or_default();
-            row(name, &with_details(said, &results), cause, image)
+            let gated = job.spec.template.node_gate == Some(true) && fleet.is_gated(&name);
+            row(name, &of_new_node(with_details(said, &results), gated), cause, image)
         }));
     }
     // A node without a NodeImage has no explanation.
@@ -161,6 +162,19 @@ fn with_details(said: Explanation, results: &Results<'_>) -> Explanation {
         _ => return said,
     };
     Explanation { sentence, ..said }
+}
+
+/// Adds that pods wait for a new node.
+fn of_new_node(said: Explanation, gated: bool) -> Explanation {
+    let note = if gated {
+        " This new node waits for its images: its condition larder.dev/ImagesReady is not True."
+    } else {
+        ""
+    };
+    Explanation {
+        sentence: said.sentence + note,
+        ..said
+    }
 }
 
 /// What the node's runtime or registry said to the failure, as long as the node remembers.

@@ -10,6 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use larder_planner::node_gate::GateReason;
+
 use super::forbidden_log::ForbiddenLog;
 use crate::engine::Engine;
 
@@ -28,6 +30,11 @@ struct CallLabels {
     outcome: CallOutcome,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReleaseLabels {
+    reason: &'static str,
+}
+
 /// What the core counts, and of which forbidden calls it has warned. Clones share the numbers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -40,6 +47,8 @@ pub struct Metrics {
     longest_turn: Gauge<f64, AtomicU64>,
     restores: Counter,
     withheld: Gauge,
+    gated_nodes: Gauge,
+    released_nodes: Family<ReleaseLabels, Counter>,
     pub(super) forbidden: ForbiddenLog,
 }
 
@@ -56,6 +65,8 @@ impl Default for Metrics {
             longest_turn: Gauge::default(),
             restores: Counter::default(),
             withheld: Gauge::default(),
+            gated_nodes: Gauge::default(),
+            released_nodes: Family::default(),
             forbidden: ForbiddenLog::default(),
         }
     }
@@ -106,12 +117,28 @@ impl Metrics {
             "Whether nodes are sent no logins because the node policy is not known to be enforced",
             metrics.withheld.clone(),
         );
+        registry.register(
+            "gated_nodes",
+            "New nodes that wait for the images of jobs with nodeGate",
+            metrics.gated_nodes.clone(),
+        );
+        registry.register(
+            "released_nodes",
+            "New nodes that wait no more, by the reason in their condition; WaitLimitReached: without all images",
+            metrics.released_nodes.clone(),
+        );
         metrics
     }
 
     /// Resource versions went backwards.
     pub(super) fn went_backwards(&self) {
         self.restores.inc();
+    }
+
+    /// A new node waits no more.
+    pub(super) fn node_released(&self, reason: GateReason) {
+        let reason = reason.as_str();
+        self.released_nodes.get_or_create(&ReleaseLabels { reason }).inc();
     }
 
     pub(super) fn count(&self, call: &'static str, outcome: CallOutcome) {
@@ -132,6 +159,7 @@ impl Metrics {
         self.slots.set(0);
         self.running_jobs.set(0);
         self.withheld.set(0);
+        self.gated_nodes.set(0);
     }
 
     pub(super) fn show(&self, engine: &Engine) {
@@ -139,6 +167,7 @@ impl Metrics {
         self.slots.set(number(sizes.slots));
         self.nodes.set(number(sizes.nodes));
         self.running_jobs.set(number(sizes.running_jobs));
+        self.gated_nodes.set(number(sizes.gated_nodes));
         self.withheld.set(i64::from(engine.withholds_credentials()));
         self.dropped_events
             .set(i64::try_from(sizes.dropped_events).unwrap_or(i64::MAX));

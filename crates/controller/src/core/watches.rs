@@ -53,6 +53,8 @@ pub(super) struct Watches {
     sender: mpsc::Sender<WatchMessage>,
     epoch: u64,
     running: BTreeMap<WatchKind, Running>,
+    /// Whether new nodes wait for images.
+    gates_nodes: bool,
 }
 
 struct Running {
@@ -61,12 +63,13 @@ struct Running {
 }
 
 impl Watches {
-    pub(super) fn new(client: Client, sender: mpsc::Sender<WatchMessage>) -> Self {
+    pub(super) fn new(client: Client, sender: mpsc::Sender<WatchMessage>, gates_nodes: bool) -> Self {
         Self {
             client,
             sender,
             epoch: 0,
             running: BTreeMap::new(),
+            gates_nodes,
         }
     }
 
@@ -125,9 +128,15 @@ impl Watches {
             history: history.clone(),
         };
         let task = match &kind {
-            WatchKind::Node => tokio::spawn(follow(Api::<Node>::all(client), outlet, |node| {
-                WatchEvent::Node(NodeFacts::of(node))
-            })),
+            WatchKind::Node => {
+                let facts = if self.gates_nodes {
+                    NodeFacts::of_gated
+                } else {
+                    NodeFacts::of
+                };
+                let seen = move |node| WatchEvent::Node(facts(node));
+                tokio::spawn(follow(Api::<Node>::all(client), outlet, seen))
+            }
             WatchKind::NodeImage => tokio::spawn(follow(
                 Api::<DeserializeGuard<NodeImage>>::all(client),
                 outlet,

@@ -13,9 +13,12 @@ use tracing::error;
 
 pub use self::calls::read_secret;
 pub(crate) use self::calls::write_job;
-use self::calls::{get_secret, probe_policy, write_event, write_list, write_node_image};
+use self::calls::{get_secret, probe_policy, write_event, write_list, write_node, write_node_image};
 use super::metrics::Metrics;
-use crate::engine::{JobTarget, JobWrite, JobWriteResult, NewEvent, NodeWrite, NodeWriteResult, SecretRead, WatchKind};
+use crate::engine::{
+    GateWrite, GateWriteResult, JobTarget, JobWrite, JobWriteResult, NewEvent, NodeWrite, NodeWriteResult, SecretRead,
+    WatchKind,
+};
 use crate::kinds::KindId;
 use crate::lists::{ListTarget, ListWrite, ListWriteResult};
 use crate::policy_probe::Probe;
@@ -27,6 +30,8 @@ pub(crate) enum CallClass {
     Job,
     Secret,
     PolicyProbe,
+    /// Writes of Nodes themselves.
+    NodeGate,
     Event,
 }
 
@@ -35,7 +40,7 @@ impl CallClass {
     const fn max_in_flight(self) -> usize {
         match self {
             Self::Node => 64,
-            Self::Job => 16,
+            Self::Job | Self::NodeGate => 16,
             Self::Secret => 8,
             Self::PolicyProbe => 1,
             Self::Event => 4,
@@ -51,6 +56,7 @@ pub(super) enum Request {
     Secret(SecretRef),
     /// Try the node policy on this node's NodeImage.
     PolicyProbe(NodeKey),
+    NodeGate(NodeKey, GateWrite),
     Event(NewEvent),
 }
 
@@ -61,6 +67,7 @@ impl Request {
             Request::Job(..) | Request::List(..) => CallClass::Job,
             Request::Secret(_) => CallClass::Secret,
             Request::PolicyProbe(_) => CallClass::PolicyProbe,
+            Request::NodeGate(..) => CallClass::NodeGate,
             Request::Event(_) => CallClass::Event,
         }
     }
@@ -74,6 +81,7 @@ impl Request {
             Request::List(target, _) => FinishedCall::List(target.clone(), ListWriteResult::CreationUnknown(why())),
             Request::Secret(secret) => FinishedCall::Secret(secret.clone(), SecretRead::Failed),
             Request::PolicyProbe(_) => FinishedCall::PolicyProbe(Probe::NoAnswer, why()),
+            Request::NodeGate(node, write) => FinishedCall::NodeGate(node.clone(), write.clone(), Err(why())),
             Request::Event(_) => FinishedCall::Event,
         }
     }
@@ -87,6 +95,7 @@ pub(super) enum FinishedCall {
     Secret(SecretRef, SecretRead),
     /// What came of it, and what the API server answered.
     PolicyProbe(Probe, String),
+    NodeGate(NodeKey, GateWrite, GateWriteResult),
     Event,
 }
 
@@ -105,6 +114,7 @@ impl FinishedCall {
             | Self::List(..)
             | Self::Secret(..)
             | Self::PolicyProbe(..)
+            | Self::NodeGate(..)
             | Self::Event => None,
         }
     }
@@ -168,6 +178,10 @@ impl Writes {
                 Request::PolicyProbe(node) => {
                     let (probe, answer) = probe_policy(client, &node, &agent, &metrics).await;
                     FinishedCall::PolicyProbe(probe, answer)
+                }
+                Request::NodeGate(node, write) => {
+                    let result = write_node(client, &node, &write, &metrics).await;
+                    FinishedCall::NodeGate(node, write, result)
                 }
                 Request::Event(event) => {
                     write_event(client, event, &metrics).await;

@@ -271,6 +271,7 @@ impl Engine {
         self.queue.set_priority(id, 0);
         self.queue_next_waiting();
         self.jobs.set_state(id, state);
+        self.gate.look_at_all();
         self.forget_unused_secrets();
     }
 

@@ -34,6 +34,10 @@ impl NodeScan {
         self.jobs.iter().any(|(known, _)| *known == job)
     }
 
+    pub(super) fn jobs(&self) -> impl Iterator<Item = JobId> {
+        self.jobs.iter().map(|(job, _)| *job)
+    }
+
     /// A job begins, or begins again.
     fn add(&mut self, job: JobId) {
         self.remove(job);
@@ -105,6 +109,7 @@ impl Engine {
         for job in self.scan.advance(node.as_ref()) {
             self.count_slots(job);
             self.queue.job(job);
+            self.gate.look_at_all();
         }
         Some(work)
     }

@@ -84,6 +84,7 @@ impl Engine {
         if shown {
             self.show(job, node, now);
         }
+        self.gate.look_at(node);
         shown
     }
 
@@ -148,6 +149,7 @@ impl Engine {
             let is_changed = running.progress.node_changed(node, view, now);
             if is_changed || is_reported || has_new_task {
                 self.queue.job(job);
+                self.gate.look_at(node);
             }
         }
     }

@@ -209,8 +209,13 @@ impl Nodes {
         named.map(|(node, _)| node.clone()).collect()
     }
 
-    /// Takes in a Node.
-    pub(super) fn observe_node(&mut self, facts: NodeFacts, agents: &AgentNodes) -> (NodeKey, NodeChange) {
+    /// Takes in a Node. Its start-up taint keeps agents away that do not tolerate it, and no job: it leaves when jobs are done.
+    pub(super) fn observe_node(
+        &mut self,
+        mut facts: NodeFacts,
+        agents: &AgentNodes,
+        start_up_taint: Option<&str>,
+    ) -> (NodeKey, NodeChange) {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
         let node = NodeKey::from(facts.name.as_str());
         let labels = facts.labels.as_ref().unwrap_or(&NO_LABELS);
@@ -219,6 +224,7 @@ impl Nodes {
         } else {
             agents.without_agent(&node, labels, &facts.taints)
         };
+        facts.taints.retain(|taint| Some(taint.key.as_str()) != start_up_taint);
         let record = self.records.entry(node.clone()).or_default();
         let moved = record.no_agent != no_agent;
         self.without_agent += usize::from(no_agent.is_some());

@@ -16,8 +16,14 @@ impl Engine {
         match event {
             WatchEvent::ListBegins | WatchEvent::ParentJob(_) => {}
             WatchEvent::ListComplete => self.list_complete(kind, &listed.unwrap_or_default(), now),
-            WatchEvent::Node(facts) => {
-                let (node, change) = self.nodes.observe_node(facts, &self.limits.agent_nodes);
+            WatchEvent::Node(mut facts) => {
+                let gate = facts.gate.take();
+                let (node, change) = self
+                    .nodes
+                    .observe_node(facts, &self.limits.agent_nodes, self.gate.taint());
+                if let Some(gate) = gate {
+                    self.gate.observe(&node, *gate, now);
+                }
                 self.node_changed(&node, &change, now);
                 // A kubelet's heartbeat changes nothing that is looked at.
                 if !matches!(change, NodeChange::Nothing) {
@@ -50,6 +56,7 @@ impl Engine {
         match kind {
             WatchKind::Node => {
                 let node = NodeKey::from(name);
+                self.gate.gone(&node);
                 if self.nodes.node_gone(&node) {
                     self.reselect_node(&node, now);
                     self.queue.node(&node);

@@ -3,6 +3,7 @@
 mod events;
 mod fleet_limit;
 mod jobs;
+mod node_gate;
 mod node_policy;
 mod nodes;
 mod secrets;

@@ -380,6 +380,49 @@ async fn what_is_optional_comes_when_asked_for() {
     }
 }
 
+/// A cluster whose nodes are all new must get a controller and agents: their pods tolerate the start-up taint.
+#[tokio::test]
+async fn nodes_that_wait_can_run_larder_and_only_then_the_controller_may_write_nodes() {
+    let gpu = "agent.tolerations=[{\"key\":\"gpu\",\"operator\":\"Exists\"}]";
+    let off = objects("1.36.0", &[format!("--set-json={gpu}")]).await;
+    assert!(
+        !off.iter()
+            .any(|object| object["metadata"]["name"] == "larder-node-gate")
+    );
+    let taint = "example.com/warming";
+    let on = [
+        format!("--set-json={gpu}"),
+        "--set=controller.nodeGate.enabled=true".to_owned(),
+        format!("--set=controller.nodeGate.taint={taint}"),
+    ];
+    let on = objects("1.36.0", &on).await;
+    assert_eq!(
+        the(&on, "ClusterRole", "larder-node-gate")["rules"][0]["verbs"],
+        json!(["patch"])
+    );
+    the(&on, "ClusterRoleBinding", "larder-node-gate");
+    let arguments = arguments_of(the(&on, "Deployment", "larder-controller"));
+    assert!(arguments.contains(&"--node-gate=example.com/warming"), "{arguments:?}");
+    assert!(arguments.contains(&"--node-gate-max-wait=15m"), "{arguments:?}");
+    let tolerates = json!({"key": taint, "operator": "Exists"});
+    for (kind, name) in [("Deployment", "larder-controller"), ("DaemonSet", "larder-agent")] {
+        let tolerations = &the(&on, kind, name)["spec"]["template"]["spec"]["tolerations"];
+        assert!(
+            tolerations.as_array().unwrap().contains(&tolerates),
+            "{name}: {tolerations}"
+        );
+    }
+    let hooks = on.iter().filter(|object| object["kind"] == "Job");
+    for hook in hooks {
+        let tolerations = &hook["spec"]["template"]["spec"]["tolerations"];
+        assert!(tolerations.as_array().unwrap().contains(&tolerates), "{hook}");
+    }
+    // The agents' default tolerates everything, and is left alone.
+    let usual = objects("1.36.0", &["--set=controller.nodeGate.enabled=true".to_owned()]).await;
+    let tolerations = &the(&usual, "DaemonSet", "larder-agent")["spec"]["template"]["spec"]["tolerations"];
+    assert_eq!(*tolerations, json!([{"operator": "Exists"}]));
+}
+
 /// Agents are on the nodes' network: their metrics ask for a token, and the monitors send it.
 #[rstest]
 #[case::made_by_the_chart(&[], "larder-metrics-token")]

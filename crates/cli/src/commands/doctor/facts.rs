@@ -13,6 +13,8 @@ pub(super) struct Facts {
     pub(super) nodes: Seen<Vec<Node>>,
     pub(super) policy: Seen<Policy>,
     pub(super) rights: Rights,
+    /// A job with `nodeGate`, as `namespace/name`.
+    pub(super) gating_job: Option<String>,
 }
 
 /// The API server.
@@ -95,6 +97,8 @@ pub(super) struct Pod {
     pub(super) paused: bool,
     /// `--accept-unenforced-node-policy`.
     pub(super) accepts_no_policy: bool,
+    /// `--node-gate`.
+    pub(super) gates_nodes: bool,
 }
 
 #[derive(Clone, Debug, Default)]

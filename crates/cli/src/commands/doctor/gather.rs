@@ -34,9 +34,10 @@ pub(super) async fn gather(client: &Client, namespace: Option<&str>) -> Result<F
     );
     let some_node = nodes.iter().flatten().find(|node| node.has_node_image);
     let some_node = some_node.map(|node| node.name.clone());
-    let (policy, rights) = futures::join!(
+    let (policy, rights, gating_job) = futures::join!(
         surroundings::policy(client, some_node.as_deref(), &namespace, &accounts),
         rights::rights(client, &namespace, &accounts),
+        parts::gating_job(client),
     );
     Ok(Facts {
         server,
@@ -46,6 +47,7 @@ pub(super) async fn gather(client: &Client, namespace: Option<&str>) -> Result<F
         nodes,
         policy,
         rights,
+        gating_job,
     })
 }
 

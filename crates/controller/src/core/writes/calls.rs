@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
 };
@@ -10,6 +10,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource, ResourceExt as _};
 use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
 use larder_planner::dialect::Dialect;
+use larder_planner::node_gate::GateStep;
 use larder_planner::{NodeKey, SecretRef};
 use larder_registry::docker_config::DockerConfig;
 use serde::Serialize;
@@ -19,8 +20,12 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use super::super::metrics::{CallOutcome, Metrics};
-use crate::engine::{JobTarget, JobWrite, JobWriteResult, NewEvent, NodeWrite, NodeWriteResult, SecretRead, TypedJob};
+use crate::engine::{
+    GateWrite, GateWriteResult, JobTarget, JobWrite, JobWriteResult, NewEvent, NodeWrite, NodeWriteResult, SecretRead,
+    TypedJob,
+};
 use crate::error_chain::chain;
+use crate::facts::GateFacts;
 use crate::lists::{ListTarget, ListWrite, ListWriteResult};
 use crate::policy_probe::{Probe, try_policy};
 
@@ -246,6 +251,32 @@ fn list_result<T>(called: CallResult<T>, absent: ListWriteResult) -> ListWriteRe
         CallResult::Refused(error) | CallResult::Forbidden(error) | CallResult::Unknown(error) => {
             ListWriteResult::Failed(error)
         }
+    }
+}
+
+/// Writes a Node: a condition, or its taints.
+pub(super) async fn write_node(
+    client: Client,
+    node: &NodeKey,
+    write: &GateWrite,
+    metrics: &Metrics,
+) -> GateWriteResult {
+    let api = Api::<Node>::all(client);
+    let params = PatchParams::default();
+    let called = match &write.what {
+        GateStep::Condition(_) => {
+            let patch = Patch::Strategic(&write.patch);
+            call("node_status", metrics, api.patch_status(node, &params, &patch)).await
+        }
+        GateStep::RemoveTaint => match json_patch::<Node>(write.patch.clone()) {
+            Ok(patch) => call("node_patch", metrics, api.patch(node, &params, &patch)).await,
+            Err(refusal) => CallResult::Refused(refusal),
+        },
+    };
+    match called {
+        CallResult::Done(node) => Ok(GateFacts::of(&node)),
+        CallResult::Absent => Err("there is no such Node".to_owned()),
+        CallResult::Refused(error) | CallResult::Forbidden(error) | CallResult::Unknown(error) => Err(error),
     }
 }
 

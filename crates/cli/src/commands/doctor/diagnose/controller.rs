@@ -40,6 +40,7 @@ pub(super) fn controller(facts: &Facts) -> Area {
             "Take the flag away when the pause is over: helm upgrade with controller.pause=false.",
         ));
     }
+    findings.extend(gate_without_controller(facts));
     Area {
         name: "controller",
         fine: format!(
@@ -83,6 +84,21 @@ fn is_bare(system: &System) -> bool {
 /// Whether jobs are turned off, as far as the controller's pods show.
 pub(super) fn gate_is_off(facts: &Facts) -> bool {
     pods(&facts.system).any(|pod| pod.gate_off)
+}
+
+/// A job asks new nodes to wait, and no controller lets them.
+fn gate_without_controller(facts: &Facts) -> Option<Finding> {
+    let job = facts.gating_job.as_deref()?;
+    let mut pods = pods(&facts.system).peekable();
+    pods.peek()?;
+    (!pods.any(|pod| pod.gates_nodes)).then(|| {
+        Finding::note(
+            format!(
+                "The job {job} has nodeGate, but the controller runs without --node-gate: no node waits for its images."
+            ),
+            "Switch it on: helm upgrade with controller.nodeGate.enabled=true; or take nodeGate out of the job.",
+        )
+    })
 }
 
 /// Whether the controller was told to send logins although the node policy is not enforced.

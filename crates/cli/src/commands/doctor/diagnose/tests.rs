@@ -71,7 +71,25 @@ fn healthy() -> Facts {
             agent: Ok(vec![]),
             own: Ok(vec![]),
         },
+        gating_job: None,
     }
+}
+
+#[rstest]
+#[case::no_such_job(None, false, true)]
+#[case::gate_off(Some("team/base"), false, false)]
+#[case::gate_on(Some("team/base"), true, true)]
+fn a_job_with_a_gate_needs_a_controller_with_one(#[case] job: Option<&str>, #[case] on: bool, #[case] fine: bool) {
+    let mut facts = healthy();
+    facts.gating_job = job.map(str::to_owned);
+    facts.system.controllers.as_mut().unwrap()[0].gates_nodes = on;
+    let found = findings(&facts);
+    assert_eq!(found.is_empty(), fine, "{found:?}");
+    assert!(
+        found
+            .iter()
+            .all(|(area, finding)| *area == "controller" && finding.says.contains("team/base"))
+    );
 }
 
 fn findings(facts: &Facts) -> Vec<(&'static str, Finding)> {

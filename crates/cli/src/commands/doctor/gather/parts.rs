@@ -6,9 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease as LeaseObject;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Namespace, Node as NodeObject, Pod as PodObject};
 use kube::api::ListParams;
+use kube::core::ObjectMeta;
 use kube::{Api, Client, ResourceExt};
 use larder_access::CONTROLLER;
-use larder_api::NodeImage;
+use larder_api::{ImageListPullJob, ImagePullJob, NodeImage};
 
 use larder_controller::feature_gates::FeatureGates;
 use tokio::time::{Instant, sleep};
@@ -23,6 +24,9 @@ const FRESH: SignedDuration = SignedDuration::from_secs(15);
 
 /// A living holder renews its Lease within this time.
 const WATCHED: Duration = Duration::from_secs(12);
+
+/// Jobs of each kind that are looked at.
+const JOBS: u32 = 500;
 
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
@@ -53,6 +57,25 @@ pub(super) async fn controllers(client: &Client, namespace: &str, account: &str)
     let pods: Api<PodObject> = Api::namespaced(client.clone(), namespace);
     let pods = see(pods.list(&ListParams::default())).await;
     pods.map_or_else(|_| Vec::new(), |pods| of_account(&pods.items, account))
+}
+
+/// A job with `nodeGate`, if one is among the first few hundred. None if they cannot be listed.
+pub(super) async fn gating_job(client: &Client) -> Option<String> {
+    let some = ListParams::default().limit(JOBS);
+    let jobs: Api<ImagePullJob> = Api::all(client.clone());
+    let lists: Api<ImageListPullJob> = Api::all(client.clone());
+    let (jobs, lists) = futures::join!(see(jobs.list(&some)), see(lists.list(&some)));
+    let name = |object: &ObjectMeta| {
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        format!("{namespace}/{}", object.name.as_deref().unwrap_or_default())
+    };
+    // Lists first: people know them, and not their children.
+    let lists = lists.iter().flatten().map(|list| (&list.metadata, &list.spec.template));
+    let jobs = jobs.iter().flatten().map(|job| (&job.metadata, &job.spec.template));
+    let mut gating = lists
+        .chain(jobs)
+        .filter(|(_, template)| template.node_gate == Some(true));
+    gating.next().map(|(metadata, _)| name(metadata))
 }
 
 /// The pods that run as an account of Larder's.
@@ -109,6 +132,7 @@ fn pod(object: &PodObject) -> Pod {
         gate_off: FeatureGates::read(&gates).is_ok_and(|(gates, _)| !gates.image_pull_jobs),
         paused: is_set("pause"),
         accepts_no_policy: is_set("accept-unenforced-node-policy"),
+        gates_nodes: is_set("node-gate"),
     }
 }
 
