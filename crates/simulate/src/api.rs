@@ -85,6 +85,8 @@ pub(crate) enum Call {
     JsonPatchStatus(Key, Value),
     /// A merge patch of the object without its status.
     Merge(Key, Value),
+    /// A strategic merge patch of a Node's conditions.
+    Conditions(Key, Value),
     Delete {
         key: Key,
         uid: Option<String>,
@@ -100,6 +102,7 @@ impl Call {
             Self::JsonPatch(key, _)
             | Self::JsonPatchStatus(key, _)
             | Self::Merge(key, _)
+            | Self::Conditions(key, _)
             | Self::Delete { key, .. } => Some(key),
             Self::Get(_) | Self::Create(..) | Self::Event => None,
         }
@@ -189,6 +192,7 @@ impl Api {
             Call::Merge(key, changes) => self.change(key, writer, |object| {
                 patch::merge(object, changes, key.kind.is_custom())
             }),
+            Call::Conditions(key, changes) => self.change(key, writer, |object| patch::conditions(object, changes)),
         };
         match done {
             Ok(object) => Response::Object(object),

@@ -4,6 +4,7 @@
 mod audit;
 mod claims;
 mod jobs;
+mod node_gate;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +13,13 @@ use std::fmt;
 use jiff::SignedDuration;
 
 use crate::agent::Pull;
-use crate::api::{Api, Change, Key, Kind};
+use crate::api::{Api, Change, Key, Kind, Writer};
 use crate::controller::FleetSettings;
 use crate::machine::Machine;
 use crate::queue::Millis;
 
 use self::jobs::JobInfo;
+use self::node_gate::Gates;
 use self::writes::Rates;
 
 /// What must hold.
@@ -47,6 +49,12 @@ pub enum Invariant {
     JobNeverEnds,
     /// What is to happen at a moment happens then.
     Overdue,
+    /// No node is released before its gating jobs are over there, or its longest wait is.
+    GateOpenedEarly,
+    /// No node waits beyond that.
+    GateStaysClosed,
+    /// A released node does not wait again.
+    GateClosedAgain,
     /// When all is over, NodeImages are as the nodes and jobs ask.
     NotSettled,
 }
@@ -75,6 +83,7 @@ pub(crate) struct Checks {
     pub(crate) fleet: FleetSettings,
     /// How far the clock is ahead by which the controller writes.
     clock: SignedDuration,
+    gates: Gates,
     jobs: BTreeMap<String, JobInfo>,
     /// Per job the nodes that the API shows at work, and since when: claimed, without a final result.
     open: BTreeMap<String, BTreeMap<String, Millis>>,
@@ -119,7 +128,12 @@ impl Checks {
         match object.key.kind {
             Kind::NodeImage => self.node_image_changed(change, now, api),
             Kind::PullJob | Kind::PrePullJob | Kind::ListJob => self.job_changed(change, now),
-            Kind::Node => self.disturb_node(&object.key.name.clone(), now),
+            Kind::Node => {
+                if change.writer == Writer::Other {
+                    self.disturb_node(&object.key.name.clone(), now);
+                }
+                self.node_changed(change, now, api);
+            }
             Kind::Pod => self.pods_moved = now,
             Kind::Secret => {}
         }

@@ -15,16 +15,20 @@ use larder_controller::engine::{Engine as Inner, JobTarget, JobWriteResult, Limi
 use larder_controller::kinds;
 use larder_controller::lists::{ListJobs, ListWriteResult};
 use larder_planner::kruise::PullJobs;
+use larder_planner::node_gate::GateStep;
 use larder_planner::windows::Windows;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use self::requests::Request;
-use self::requests::{job_key, job_result, list_result, node_image_key, node_result, secret_read, shown, watch_kind};
+use self::requests::{
+    gate_result, job_key, job_result, list_result, node_image_key, node_result, secret_read, shown, watch_kind,
+};
 use crate::api::{Call, Key, Kind, Response};
+use crate::scenario;
 use crate::stream::{Item, Scope};
 
-/// Calls of each class at a time, as the controller allows: NodeImages, jobs, Secrets, Events.
-pub(crate) const MAX_IN_FLIGHT: [usize; 4] = [64, 16, 8, 4];
+/// Calls of each class at a time, as the controller allows: NodeImages, jobs, Secrets, Events, Nodes.
+pub(crate) const MAX_IN_FLIGHT: [usize; 5] = [64, 16, 8, 4, 16];
 
 /// A bug that is planted to see whether it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,10 @@ pub enum PlantedBug {
     MissingRequeue,
     /// Windows of the fleet are not looked at.
     IgnoredWindows,
+    /// A node that should wait is released.
+    OpenGate,
+    /// No node that waits is ever released.
+    ClosedGate,
 }
 
 /// What a controller is started with.
@@ -47,6 +55,8 @@ pub(crate) struct FleetSettings {
     pub(crate) max_active_pulls: Option<usize>,
     /// In the form of a job's windows.
     pub(crate) windows: Value,
+    /// Whether new nodes wait for images.
+    pub(crate) gates_nodes: bool,
 }
 
 /// The engine of one replica, and its list jobs.
@@ -66,6 +76,7 @@ impl Engine {
         let limits = Limits {
             max_active_pulls: fleet.max_active_pulls.and_then(NonZeroUsize::new),
             windows: Arc::new(windows.filter(|_| !ignores_windows).unwrap_or_default()),
+            node_gate: fleet.gates_nodes.then(scenario::gate_rules),
             // The simulated API server has no policies.
             accept_unenforced_node_policy: true,
             ..Limits::default()
@@ -164,8 +175,30 @@ impl Engine {
                 })
             }
             2 => self.inner.next_secret().map(Request::Secret),
+            4 => self.next_gate_write(now),
             _ => self.inner.events().pop().map(|_| Request::Event),
         }
+    }
+
+    fn next_gate_write(&mut self, now: Timestamp) -> Option<Request> {
+        if !self.lists.is_complete() {
+            return None;
+        }
+        let (node, mut write) = self.inner.next_gate_write(self.lists.gates_are_made(), now)?;
+        if matches!(write.what, GateStep::Condition(_)) {
+            let condition = &mut write.patch["status"]["conditions"][0];
+            match self.planted {
+                Some(PlantedBug::OpenGate) => condition["status"] = json!("True"),
+                Some(PlantedBug::ClosedGate) => condition["status"] = json!("False"),
+                _ => {}
+            }
+        }
+        Some(Request::Gate(node, write))
+    }
+
+    /// When it has to look at nodes that may have to wait.
+    pub(crate) fn next_gate_look(&self) -> Option<Timestamp> {
+        self.inner.next_gate_look().filter(|_| self.lists.is_complete())
     }
 
     /// Whether it has more to decide than it did in one go.
@@ -190,6 +223,10 @@ impl Engine {
     pub(crate) fn respond(&mut self, request: &Request, response: Response, now: Timestamp) -> Option<Call> {
         match request {
             Request::Event => {}
+            Request::Gate(node, write) => {
+                self.inner
+                    .gate_written(node, write.clone(), gate_result(&response), now);
+            }
             Request::Secret(secret) => self.inner.secret_read(secret, secret_read(&response), now),
             Request::Node(node, write) => {
                 self.node_responses += 1;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Secret};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Secret, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
 
@@ -15,15 +15,26 @@ pub(crate) fn node(value: &Value) -> Node {
     let condition = |condition: &Value| NodeCondition {
         type_: text(&condition["type"]).unwrap_or_default(),
         status: text(&condition["status"]).unwrap_or_default(),
+        reason: text(&condition["reason"]),
+        message: text(&condition["message"]),
         last_transition_time: condition["lastTransitionTime"]
             .as_str()
             .and_then(|time| time.parse().ok())
             .map(Time),
         ..NodeCondition::default()
     };
+    let taints = value["spec"]["taints"].as_array().into_iter().flatten();
+    let taint = |taint: &Value| Taint {
+        key: text(&taint["key"]).unwrap_or_default(),
+        effect: text(&taint["effect"]).unwrap_or_default(),
+        ..Taint::default()
+    };
     Node {
         metadata: metadata(value),
-        spec: Some(NodeSpec::default()),
+        spec: Some(NodeSpec {
+            taints: Some(taints.map(taint).collect()),
+            ..NodeSpec::default()
+        }),
         status: Some(NodeStatus {
             conditions: Some(conditions.map(condition).collect()),
             ..NodeStatus::default()

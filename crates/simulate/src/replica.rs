@@ -21,6 +21,9 @@ const RESYNC: Millis = 5 * 60 * 1_000;
 /// Without anything to wait for, the engine is asked again after this long.
 const LONGEST_SLEEP: Millis = 60 * 1_000;
 
+/// The class of writes of Nodes.
+const GATE: usize = 4;
+
 /// One process of the controller.
 pub(crate) struct Replica {
     engine: Engine,
@@ -33,7 +36,7 @@ pub(crate) struct Replica {
     inbox: VecDeque<(Scope, Item)>,
     responses: VecDeque<(u64, Response)>,
     in_flight: BTreeMap<u64, Request>,
-    counts: [usize; 4],
+    counts: [usize; MAX_IN_FLIGHT.len()],
     next_request: u64,
     /// The engine was restarted, and requests of before are in flight.
     drains: bool,
@@ -66,7 +69,7 @@ impl Replica {
             inbox: VecDeque::new(),
             responses: VecDeque::new(),
             in_flight: BTreeMap::new(),
-            counts: [0; 4],
+            counts: [0; MAX_IN_FLIGHT.len()],
             next_request: 0,
             drains: false,
             next_resync: resyncs.then_some(RESYNC),
@@ -183,7 +186,10 @@ impl Replica {
             return now + 1;
         }
         // A replica that does not lead, or waits for earlier requests, decides nothing: no moment of its engine matters.
-        let wake = self.engine.next_wake().filter(|_| self.term.is_some() && !self.drains);
+        let gate = self.engine.next_gate_look();
+        let gate = gate.filter(|_| self.counts[GATE] < MAX_IN_FLIGHT[GATE]);
+        let wake = [self.engine.next_wake(), gate].into_iter().flatten().min();
+        let wake = wake.filter(|_| self.term.is_some() && !self.drains);
         let left = wake.map(|wake| wake.duration_since(clock).as_millis());
         let left = left.map_or(LONGEST_SLEEP, |left| {
             (Millis::try_from(left).unwrap_or(0) + 1).min(LONGEST_SLEEP)

@@ -29,6 +29,9 @@ const AFTER_THE_END: Millis = 60_000;
 /// Then nothing may happen for this long but what expires.
 const QUIET: Millis = 10 * 60 * 1_000;
 
+/// Tells the draws of gates from all others.
+const GATES: u64 = 0x0067_6174_6573;
+
 /// How a run is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -103,6 +106,8 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
         Faults::draw(&mut random)
     };
     let mut world = World::new(seed, faults, options.planted, traced);
+    // Drawn apart, so that all else in a run stays as it was before there were gates.
+    let mut gates = Random::new(seed ^ GATES);
     world.fleet = FleetSettings {
         max_active_pulls: random.permille(300).then(|| random.index(6) + 1),
         windows: if random.permille(150) {
@@ -110,6 +115,7 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
         } else {
             json!([])
         },
+        gates_nodes: gates.permille(400),
     };
     world.checks.fleet = world.fleet.clone();
     world.resyncs = random.coin();
@@ -119,7 +125,11 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
         world
             .by_name
             .insert(scenario::node_name(number), world.machines.len() - 1);
-        world.write(&Call::Create(Kind::Node, scenario::node(&mut random, number)));
+        let mut node = scenario::node(&mut random, number);
+        if world.fleet.gates_nodes && gates.permille(800) {
+            node["spec"] = scenario::tainted();
+        }
+        world.write(&Call::Create(Kind::Node, node));
     }
     if random.permille(800) {
         world.set_secret();
@@ -131,7 +141,10 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
     let chaos = random.between(20_000..=240_000);
     for number in 0..sizes.jobs {
         let at = random.between(0..=chaos / 2);
-        let job = scenario::job(&mut random, number, sizes.nodes);
+        let mut job = scenario::job(&mut random, number, sizes.nodes);
+        if world.fleet.gates_nodes && gates.coin() {
+            job = scenario::gating(job);
+        }
         world.queue.at(at, Event::Act(Act::Create(job)));
     }
     for _ in 0..sizes.acts {
@@ -162,6 +175,7 @@ fn live(world: &mut World) -> Result<(), Violation> {
             let now = world.now();
             world.checks.stale_status(&world.api, now).map_or(Ok(()), Err)?;
             world.overdue_job().map_or(Ok(()), Err)?;
+            world.checks.closed_gate(&world.api, now).map_or(Ok(()), Err)?;
         }
         match world.checks.unfinished_job(&world.api) {
             None => break,

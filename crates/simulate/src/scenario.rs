@@ -2,12 +2,21 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use larder_api::names::{EDGE_NODE_LABEL, KRUISE_FINALIZER, NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE};
+use jiff::SignedDuration;
+use larder_api::names::{EDGE_NODE_LABEL, KRUISE_FINALIZER, NODE_TYPE_LABEL, VIRTUAL_KUBELET_VALUE, WARMING_TAINT};
+use larder_planner::node_gate::GateRules;
 use serde_json::{Map, Value, json};
 
 use crate::api::{Call, Kind};
+use crate::queue::Millis;
 use crate::random::Random;
 use crate::windows;
+
+/// The taint of nodes that are to wait for images.
+pub(crate) const TAINT: &str = WARMING_TAINT;
+
+/// How long a node waits at most.
+pub(crate) const MAX_WAIT: Millis = 300_000;
 
 /// Where namespaced jobs, pods and Secrets are.
 pub(crate) const NAMESPACE: &str = "team";
@@ -75,6 +84,35 @@ pub(crate) fn zone(random: &mut Random) -> &'static str {
 /// The status of a Node that is ready or not.
 pub(crate) fn ready(is_ready: bool) -> Value {
     json!({"conditions": [{"type": "Ready", "status": if is_ready { "True" } else { "False" }}]})
+}
+
+/// How new nodes wait for images, where they do.
+pub(crate) fn gate_rules() -> GateRules {
+    GateRules {
+        taint: TAINT.to_owned(),
+        max_wait: SignedDuration::from_millis(i64::try_from(MAX_WAIT).unwrap_or(i64::MAX)),
+    }
+}
+
+/// The spec of a Node that registers with the start-up taint.
+pub(crate) fn tainted() -> Value {
+    json!({"taints": [{"key": "other", "effect": "NoSchedule"}, {"key": TAINT, "effect": "NoSchedule"}]})
+}
+
+/// Makes new nodes wait for a job, if it is of a kind that can ask for that.
+pub(crate) fn gating(call: Call) -> Call {
+    match call {
+        Call::Create(kind @ (Kind::PullJob | Kind::ListJob), mut job) => {
+            let spec = &mut job["spec"];
+            spec["completionPolicy"] = json!({"type": "Never"});
+            spec["nodeGate"] = json!(true);
+            if let Some(spec) = spec.as_object_mut() {
+                spec.remove("podSelector");
+            }
+            Call::Create(kind, job)
+        }
+        other => other,
+    }
 }
 
 /// A docker-registry Secret.

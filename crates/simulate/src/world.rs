@@ -229,6 +229,7 @@ pub(crate) fn brief(call: &Call) -> impl fmt::Display + use<> {
         Call::JsonPatch(key, patch) => format!("patch {:?} {} {patch}", key.kind, key.name),
         Call::JsonPatchStatus(key, patch) => format!("status of {:?} {} {patch}", key.kind, key.name),
         Call::Merge(key, patch) => format!("edit {:?} {} {patch}", key.kind, key.name),
+        Call::Conditions(key, patch) => format!("conditions of {} {patch}", key.name),
         Call::Delete { key, .. } => format!("delete {:?} {}", key.kind, key.name),
         Call::Event => "event".to_owned(),
     };

@@ -48,3 +48,13 @@ fn ignored_windows_are_found() {
 fn a_response_that_is_matched_by_name_is_found() {
     seeds_until_found(PlantedBug::ResponseMatchedByName, 1_000);
 }
+
+#[test]
+fn a_gate_that_opens_early_is_found() {
+    seeds_until_found(PlantedBug::OpenGate, 200);
+}
+
+#[test]
+fn a_gate_that_stays_closed_is_found() {
+    seeds_until_found(PlantedBug::ClosedGate, 50);
+}

@@ -37,6 +37,19 @@ pub(super) fn merge(object: &Value, changes: &Value, custom: bool) -> Result<Val
     Ok(without_status(object, value, custom))
 }
 
+/// A strategic merge patch of conditions: those of other types stay as they are.
+pub(super) fn conditions(object: &Value, changes: &Value) -> Result<Value, Refusal> {
+    check_uid(object, changes)?;
+    let mut value = object.clone();
+    let list = |value: &Value| value["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let newer = list(changes);
+    let mut conditions = list(object);
+    conditions.retain(|known| newer.iter().all(|newer| newer["type"] != known["type"]));
+    conditions.extend(newer);
+    value["status"]["conditions"] = json!(conditions);
+    Ok(value)
+}
+
 /// A uid in a patch is a precondition.
 fn check_uid(object: &Value, changes: &Value) -> Result<(), Refusal> {
     match changes["metadata"]["uid"].as_str() {

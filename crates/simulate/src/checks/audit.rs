@@ -125,7 +125,7 @@ impl Checks {
                 }
             }
         }
-        self.miscounted(api)
+        self.closed_for_ever(api).or_else(|| self.miscounted(api))
     }
 
     /// Without faults, status follows what the API shows within seconds. To be asked every few seconds.

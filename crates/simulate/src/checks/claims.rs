@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use larder_api::NodeImage;
 use larder_api::contract::{Answer, answer};
+use larder_model::Retry;
 
 use super::{Checks, EXCUSED, Invariant};
 use crate::api::{Api, Change, Key, Kind, Writer};
@@ -25,6 +26,8 @@ struct Claimed {
     open: bool,
     /// All succeeded.
     succeeded: bool,
+    /// One failed, and another try would end the same way.
+    failed_for_good: bool,
     /// The sum of their versions.
     versions: i64,
 }
@@ -43,6 +46,7 @@ fn claimed(image: &NodeImage) -> BTreeMap<&str, Claimed> {
                 });
                 known.open |= !matches!(said, Answer::Succeeded | Answer::Failed(_));
                 known.succeeded &= said == Answer::Succeeded;
+                known.failed_for_good |= matches!(said, Answer::Failed(reason) if reason.retry() == Retry::Permanent);
                 known.versions += claim.version;
             }
         }
@@ -97,6 +101,9 @@ impl Checks {
                 open.remove(node);
             }
             self.strays.remove(&(uid.to_owned(), node.to_owned()));
+        }
+        if is.succeeded || is.failed_for_good {
+            self.over_on_node(uid, node);
         }
         if is.succeeded {
             let done = self.done.entry(uid.to_owned()).or_default();

@@ -4,13 +4,15 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use larder_api::{ImageListPullJob, ImagePrePullJob, ImagePullJob};
 use larder_controller::core::read_secret;
 use larder_controller::engine::{
-    Job, JobTarget, JobWrite, JobWriteResult, NodeWrite, NodeWriteResult, SecretRead, WatchEvent, WatchKind,
+    GateWrite, GateWriteResult, Job, JobTarget, JobWrite, JobWriteResult, NodeWrite, NodeWriteResult, SecretRead,
+    WatchEvent, WatchKind,
 };
-use larder_controller::facts::{NodeFacts, PodFacts};
+use larder_controller::facts::{GateFacts, NodeFacts, PodFacts};
 use larder_controller::kinds::{self, KindId};
 use larder_controller::lists::{ListTarget, ListWrite, ListWriteResult};
 use larder_planner::kruise::PullJobs;
 use larder_planner::kubeedge::PrePullJobs;
+use larder_planner::node_gate::GateStep;
 use larder_planner::{NodeKey, SecretRef};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,6 +29,8 @@ pub(crate) enum Request {
     List(ListTarget, ListWrite),
     Secret(SecretRef),
     Event,
+    /// What a new node waits for, its release, or the end of its taint.
+    Gate(NodeKey, GateWrite),
 }
 
 impl Request {
@@ -36,6 +40,7 @@ impl Request {
             Self::Job(..) | Self::List(..) => 1,
             Self::Secret(_) => 2,
             Self::Event => 3,
+            Self::Gate(..) => 4,
         }
     }
 
@@ -43,6 +48,13 @@ impl Request {
     pub(crate) fn call(&self) -> Call {
         match self {
             Self::Event => Call::Event,
+            Self::Gate(node, write) => {
+                let key = Key::cluster(Kind::Node, node);
+                match write.what {
+                    GateStep::Condition(_) => Call::Conditions(key, write.patch.clone()),
+                    GateStep::RemoveTaint => Call::JsonPatch(key, write.patch.clone()),
+                }
+            }
             Self::Secret(secret) => Call::Get(Key::new(Kind::Secret, &secret.namespace, &secret.name)),
             Self::Node(node, write) => {
                 let key = node_image_key(node);
@@ -115,7 +127,7 @@ pub(super) fn shown(object: &Shared) -> WatchEvent {
         WatchEvent::Unreadable(Box::new(reference), why)
     };
     match object.key.kind {
-        Kind::Node => WatchEvent::Node(NodeFacts::of(kubernetes::node(&object.value))),
+        Kind::Node => WatchEvent::Node(NodeFacts::of_gated(kubernetes::node(&object.value))),
         Kind::Pod => WatchEvent::Pod(PodFacts::of(kubernetes::pod(&object.value))),
         Kind::PullJob | Kind::PrePullJob => match job_of(object) {
             Ok(Some(job)) => WatchEvent::Job(job),
@@ -193,6 +205,15 @@ pub(super) fn job_key(target: &JobTarget) -> Key {
         Kind::PullJob
     };
     Key::new(kind, &target.key.namespace, &target.key.name)
+}
+
+pub(super) fn gate_result(response: &Response) -> GateWriteResult {
+    match response {
+        Response::Object(object) => Ok(GateFacts::of(&kubernetes::node(&object.value))),
+        Response::Refused(why) => Err(why.clone()),
+        Response::NotFound => Err("there is no such Node".to_owned()),
+        Response::Done | Response::Unknown => Err("no response".to_owned()),
+    }
 }
 
 pub(super) fn node_image_key(node: &NodeKey) -> Key {

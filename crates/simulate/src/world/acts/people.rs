@@ -107,7 +107,11 @@ impl World {
         if let Some(name) = self.disturb_node(index) {
             let mut status = scenario::ready(ready);
             status["conditions"][0]["lastTransitionTime"] = json!(self.time().to_string());
-            self.write(&Call::Merge(Key::cluster(Kind::Node, &name), json!({"status": status})));
+            // A kubelet leaves the conditions of others alone.
+            self.write(&Call::Conditions(
+                Key::cluster(Kind::Node, &name),
+                json!({"status": status}),
+            ));
         }
     }
 
@@ -123,6 +127,10 @@ impl World {
         if self.random.permille(700) {
             let mut value = node.value.clone();
             value["metadata"] = json!({"name": name, "labels": node.value["metadata"]["labels"]});
+            if self.fleet.gates_nodes {
+                value["spec"] = scenario::tainted();
+                value["status"] = scenario::ready(true);
+            }
             let pause = self.random.between(0..=30_000);
             self.later(pause, Act::Create(Call::Create(Kind::Node, value)));
         }
