@@ -44,6 +44,10 @@ pub struct NodeOptions {
     pub kubelet: Value,
     /// Labels that the kubelet sets when it registers.
     pub labels: Vec<(String, String)>,
+    /// Archives of images that the runtime has before the kubelet starts, as in the image of a machine.
+    pub archives: Vec<PathBuf>,
+    /// Servers of the test that the node reaches before the kubelet starts, see [`Node::reach`].
+    pub reaches: Vec<SocketAddr>,
 }
 
 /// A running node. Everything on it ends, and all that it stored goes, when it is dropped.
@@ -68,6 +72,12 @@ impl Node {
         let mut containerd = containerd::start(&machine)?;
         containerd::wait_ready(&mut containerd, &machine).await?;
         import(&machine, &runnable_image([])?, PAUSE_IMAGE).await?;
+        for archive in &options.archives {
+            import_archive(&machine, archive).await?;
+        }
+        for server in &options.reaches {
+            relays.push(Relay::start(&machine, *server, *server)?);
+        }
         let kubelet = kubelet::start(&machine, access, name, &options)?;
         let mut node = Self {
             name: name.to_owned(),

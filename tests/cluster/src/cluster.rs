@@ -18,6 +18,11 @@ impl Cluster {
     /// Starts a cluster with one node for each of these options. They have the images of Larder itself, imported from the
     /// archives, and nothing else.
     pub async fn start(nodes: impl IntoIterator<Item = NodeOptions>) -> Self {
+        Self::start_for(nodes, &[]).await
+    }
+
+    /// The same; nodes of these names may join later, see [`Self::join`].
+    pub async fn start_for(nodes: impl IntoIterator<Item = NodeOptions>, later: &[&str]) -> Self {
         // Before anything else runs: the compiler needs the machine for itself.
         let archives = images::archives().await;
         let nodes: Vec<_> = (0..)
@@ -25,7 +30,11 @@ impl Cluster {
             .map(|(number, options)| (format!("node-{number}"), options))
             .collect();
         let plane = ControlPlane::start(Options {
-            nodes: nodes.iter().map(|(name, _)| name.clone()).collect(),
+            nodes: nodes
+                .iter()
+                .map(|(name, _)| name.clone())
+                .chain(later.iter().map(ToString::to_string))
+                .collect(),
             ..Options::default()
         })
         .await
@@ -43,6 +52,16 @@ impl Cluster {
             cluster.nodes.push(node);
         }
         cluster
+    }
+
+    /// One more node, which has the images of Larder itself from the beginning. Returns when it is Ready.
+    pub async fn join(&mut self, name: &str, options: NodeOptions) {
+        let options = NodeOptions {
+            archives: images::archives().await,
+            ..options
+        };
+        let node = Node::start(self.plane.access(), name, options).await.unwrap();
+        self.nodes.push(node);
     }
 
     /// kubectl with all permissions; its output if it succeeds.
