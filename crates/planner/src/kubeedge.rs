@@ -13,16 +13,17 @@
 //! | [`tolerance`], [`verdict`] | is it over, and how did it end? |
 //! | [`status`], [`truncate_status`] | what does the job's status say? |
 //! | [`explain`] | why does a node not move? |
-//! | [`texts`], `node_text` | in which words, and what do they mean when they are read back? |
+//! | [`texts`] | in which words? |
+//! | `recorded` | what does a status tell of the nodes when it is read back? |
 
 pub mod campaign;
 pub mod dialect;
 pub mod explain;
 pub mod images;
 pub mod label_selector;
-mod node_text;
 pub mod nodes;
 pub mod overriders;
+mod recorded;
 pub mod reports;
 pub mod status;
 pub mod texts;

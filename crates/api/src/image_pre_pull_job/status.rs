@@ -75,6 +75,11 @@ pub struct NodeTaskStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
 
+    /// Why the node failed, as a word: one of those in `reasons`, or why it was not accepted at the start: `NoSuchNode`,
+    /// `NotEdgeNode`, `NotReadyAtStart`, `NoAgentVirtualNode`, `NoAgentOperatingSystem`, `NoAgentNotSelected` or `NoAgentTaint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+
     /// Why the node failed or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -1,15 +1,14 @@
 //! Why a node of a job did not move: one sentence for every node, also for those that the job did not choose.
 
 use jiff::Timestamp;
-use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, NodeTaskStatus};
+use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
 use larder_model::Reason;
 
 use super::campaign::PrePull;
 use super::dialect::PrePullRun;
-use super::node_text::NodeText;
 use super::nodes::{Chosen, NodeRule, Unfit, unfit};
-use super::texts::{Event, NodePhase};
-use crate::conditions::{FailedReason, failed};
+use super::recorded::{self, Cause, RecordedNode};
+use super::texts::NodePhase;
 use crate::dialect::Candidate;
 use crate::explain::{ExplainedState, Explanation};
 use crate::progress::Progress;
@@ -91,18 +90,15 @@ pub fn not_chosen(plan: &PrePull, known: Option<Candidate<'_>>) -> Explanation {
 
 /// Says the same about the nodes of a job that is over, as its status tells.
 pub fn after_the_end(status: &ImagePrePullJobStatus) -> Vec<(String, Explanation)> {
-    let say = |node: &NodeTaskStatus| {
-        let text = node.reason.as_deref().filter(|reason| !reason.is_empty());
-        let (state, reason, sentence) = match node.phase.as_deref() {
-            Some(phase) if phase == NodePhase::Successful.as_str() => {
-                (ExplainedState::Succeeded, None, "Every image is there.".to_owned())
-            }
-            Some(phase) if phase == NodePhase::Failure.as_str() || phase == NodePhase::Unknown.as_str() => {
-                let reason = reason_of(status, node);
-                let text = text.unwrap_or("it failed; the status does not say why");
+    let say = |node: RecordedNode<'_>| {
+        let reason = node.cause.as_ref().map(Cause::reason);
+        let (state, reason, sentence) = match node.phase {
+            Some(NodePhase::Successful) => (ExplainedState::Succeeded, None, "Every image is there.".to_owned()),
+            Some(NodePhase::Failure | NodePhase::Unknown) => {
+                let text = node.text.unwrap_or("it failed; the status does not say how");
                 (ExplainedState::Failed, reason, with_advice(text, reason))
             }
-            _ => (
+            Some(NodePhase::Pending | NodePhase::InProgress) | None => (
                 ExplainedState::Waiting,
                 None,
                 "The job ended before its turn came.".to_owned(),
@@ -113,9 +109,9 @@ pub fn after_the_end(status: &ImagePrePullJobStatus) -> Vec<(String, Explanation
             reason,
             sentence,
         };
-        Some((node.node_name.clone()?, explanation))
+        (node.name.to_owned(), explanation)
     };
-    status.node_status.iter().filter_map(say).collect()
+    recorded::nodes(status).map(say).collect()
 }
 
 /// A text of the status as a sentence, and what to do about it.
@@ -124,33 +120,6 @@ fn with_advice(text: &str, reason: Option<Reason>) -> String {
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
     let advice = reason.map(|reason| format!(" {}", reason.advice())).unwrap_or_default();
     format!("{first}{}.{advice}", letters.as_str())
-}
-
-/// Why a node failed, as a word.
-fn reason_of(status: &ImagePrePullJobStatus, node: &NodeTaskStatus) -> Option<Reason> {
-    let name = node.node_name.as_deref().unwrap_or_default();
-    let text = node.reason.as_deref().unwrap_or_default();
-    let ended_by_deadline = || {
-        let failed = failed(&status.progress.conditions);
-        failed.is_some_and(|condition| FailedReason::parse(&condition.reason) == FailedReason::DeadlineExceeded)
-    };
-    let failed_check = || {
-        let mut actions = node.action_flow.iter();
-        actions.any(|action| {
-            action.action.as_deref() == Some(Event::Check.as_str()) && action.status.as_deref() == Some("False")
-        })
-    };
-    match NodeText::read(text, name) {
-        NodeText::TimedOut if node.phase.as_deref() == Some(NodePhase::Failure.as_str()) => Some(Reason::Timeout),
-        NodeText::TimedOut if ended_by_deadline() => Some(Reason::DeadlineExceeded),
-        NodeText::TimedOut => Some(Reason::Unresponsive),
-        NodeText::TurnNeverCame => Some(Reason::DeadlineExceeded),
-        NodeText::Unfit(unfit) => Some(unfit.reason()),
-        _ if failed_check() => Some(Reason::CheckFailed),
-        NodeText::PullsFailed(reason) => reason,
-        NodeText::Advice(reason) => Some(reason),
-        NodeText::Other => None,
-    }
 }
 
 #[cfg(test)]
@@ -244,15 +213,12 @@ mod tests {
 
     #[rstest]
     #[case::done(json!({"phase": "Successful"}), "Succeeded", None, "Every image is there.")]
-    #[case::failed(json!({"phase": "Failure", "reason": "the node is not ready"}), "Failed", Some(Reason::NodeNotReady), "The node is not ready.")]
-    #[case::no_edge_node(json!({"phase": "Failure", "reason": "the node is not an edge node"}), "Failed", Some(Reason::NodeUnsuitable), "The node is not an edge node.")]
-    #[case::missing(json!({"phase": "Failure", "reason": "failed to get node, err: nodes \"a\" not found"}), "Failed", Some(Reason::NodeUnsuitable), "Failed to get node, err: nodes \"a\" not found.")]
-    #[case::rewrite(json!({"phase": "Failure", "reason": "the overriders make no valid image of \"b\" on this node: c"}), "Failed", Some(Reason::InvalidReference), "The overriders make no valid image of \"b\" on this node: c.")]
-    #[case::silent(json!({"phase": "Unknown", "reason": "The node task has timed out"}), "Failed", Some(Reason::Unresponsive), "The node task has timed out.")]
-    #[case::timed_out(json!({"phase": "Failure", "reason": "The node task has timed out"}), "Failed", Some(Reason::Timeout), "The node task has timed out.")]
-    #[case::check(json!({"phase": "Failure", "reason": "current disk usage is 91", "actionFlow": [{"action": "Check", "status": "False"}]}), "Failed", Some(Reason::CheckFailed), "Current disk usage is 91.")]
-    #[case::pull(json!({"phase": "Failure", "reason": "there were some failures when pulling images: x:1 (Dns), y:1 (Tls)"}), "Failed", Some(Reason::Dns), "There were some failures when pulling images: x:1 (Dns), y:1 (Tls).")]
-    #[case::failed_without_a_word(json!({"phase": "Failure"}), "Failed", None, "It failed; the status does not say why.")]
+    #[case::failed(json!({"phase": "Failure", "cause": "NotReadyAtStart", "reason": "the node is not ready"}), "Failed", Some(Reason::NodeNotReady), "The node is not ready.")]
+    #[case::silent(json!({"phase": "Unknown", "cause": "Unresponsive", "reason": "The node task has timed out"}), "Failed", Some(Reason::Unresponsive), "The node task has timed out.")]
+    #[case::whatever_the_text(json!({"phase": "Failure", "cause": "Dns", "reason": "the node is not ready"}), "Failed", Some(Reason::Dns), "The node is not ready.")]
+    #[case::without_its_text(json!({"phase": "Failure", "cause": "Tls"}), "Failed", Some(Reason::Tls), "It failed; the status does not say how.")]
+    #[case::by_other_software(json!({"phase": "Failure", "reason": "the node is not ready"}), "Failed", None, "The node is not ready.")]
+    #[case::failed_without_a_word(json!({"phase": "Failure"}), "Failed", None, "It failed; the status does not say how.")]
     #[case::never_tried(json!({"phase": "Pending"}), "Waiting", None, "The job ended before its turn came.")]
     fn a_job_that_is_over(
         #[case] mut node: serde_json::Value,
@@ -268,7 +234,7 @@ mod tests {
         assert_eq!(said.sentence, format!("{sentence}{}", advice.unwrap_or_default()));
     }
 
-    /// Whatever the status says of a node that failed, the word is found in it again.
+    /// The word that is counted during the job is the word after it.
     #[rstest]
     #[case::not_found(Reason::NotFound)]
     #[case::check(Reason::CheckFailed)]

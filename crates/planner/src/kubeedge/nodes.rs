@@ -11,8 +11,8 @@ use larder_api::names::EDGE_NODE_LABEL;
 use larder_model::Reason;
 use thiserror::Error;
 
-use super::node_text::NodeText;
-use super::texts::{self, BAD_NODE_RULE, BOTH_NODE_RULES, NO_NODE_RULE, NO_NODES, NOT_EDGE, NOT_READY};
+use super::recorded::{self, Cause};
+use super::texts::{self, BAD_NODE_RULE, BOTH_NODE_RULES, NO_NODE_RULE, NO_NODES, NOT_EDGE, NOT_READY, NodePhase};
 use crate::agent_nodes::{NoAgent, WithoutAgent};
 use crate::dialect::Candidate;
 use crate::select::{LabelRule, UnknownOperator};
@@ -99,6 +99,8 @@ pub enum Unfit {
 pub struct Before {
     taken_in: BTreeSet<NodeKey>,
     refused: BTreeMap<NodeKey, Unfit>,
+    /// Failed under other software, which does not say whether they were tried: looked at anew.
+    unknown: BTreeSet<NodeKey>,
     /// Labels were looked at already: nodes that match only now are not taken in.
     frozen: bool,
 }
@@ -128,38 +130,39 @@ impl Before {
     /// What a job's status and the nodes that hold its claims tell of an earlier choice. Nodes that are done may have been
     /// left out of a large status, but their claims stay until the job ended.
     pub fn of(status: Option<&ImagePrePullJobStatus>, claimed: impl IntoIterator<Item = NodeKey>) -> Self {
-        let entries = status.map_or(&[][..], |status| &status.node_status);
         let mut before = Self::default();
-        for entry in entries {
-            let Some(name) = entry.node_name.as_deref().map(NodeKey::from) else {
-                continue;
-            };
-            let failed = entry.phase.as_deref() == Some(texts::NodePhase::Failure.as_str());
-            let text = NodeText::read(entry.reason.as_deref().unwrap_or_default(), &name);
-            match text {
-                NodeText::Unfit(Unfit::NotReady) if !failed => before.take_in(name),
-                // What the overriders make of its images is looked at anew.
-                NodeText::Unfit(Unfit::Rewrite(_))
-                | NodeText::TimedOut
-                | NodeText::TurnNeverCame
-                | NodeText::PullsFailed(_)
-                | NodeText::Advice(_)
-                | NodeText::Other => before.take_in(name),
-                NodeText::Unfit(unfit) => {
+        for node in status.into_iter().flat_map(recorded::nodes) {
+            let name = NodeKey::from(node.name);
+            match (node.cause, node.phase) {
+                (Some(Cause::Unfit(unfit)), _) => {
                     before.refused.insert(name, unfit);
+                }
+                (None, Some(NodePhase::Failure)) => {
+                    before.unknown.insert(name);
+                }
+                (Some(Cause::Reason(_)) | None, _) => {
+                    before.taken_in.insert(name);
                 }
             }
         }
-        for name in claimed {
-            before.refused.remove(&name);
-            before.take_in(name);
-        }
-        before.frozen = !entries.is_empty() || !before.taken_in.is_empty();
+        before.taken_in.extend(claimed);
+        let was_chosen = before.known().next().is_some();
+        before.frozen = was_chosen;
         before
     }
 
-    fn take_in(&mut self, name: NodeKey) {
-        self.taken_in.insert(name);
+    /// Every node that there was.
+    fn known(&self) -> impl Iterator<Item = &NodeKey> {
+        self.taken_in.iter().chain(self.refused.keys()).chain(&self.unknown)
+    }
+
+    /// Why a node failed before anything was tried, if it did. `node` is what is known of it now.
+    fn unfit(&self, name: &NodeKey, node: Option<&Candidate<'_>>, waits: bool) -> Option<Unfit> {
+        if self.taken_in.contains(name) {
+            return None;
+        }
+        let refused = self.refused.get(name).cloned();
+        refused.or_else(|| node.map_or(Some(Unfit::Missing), |node| unfit(*node, waits)))
     }
 
     /// After an edit of the nodes: who was taken in stays, if the job still names it, and others may come.
@@ -167,8 +170,7 @@ impl Before {
     pub fn edited(self) -> Self {
         Self {
             taken_in: self.taken_in,
-            refused: BTreeMap::new(),
-            frozen: false,
+            ..Self::default()
         }
     }
 }
@@ -184,20 +186,13 @@ pub fn choose(
     match rule {
         NodeRule::Names(names) => {
             for name in names {
-                let known = before.refused.get(name).cloned();
-                let unfit = match fleet.get(name) {
-                    _ if before.taken_in.contains(name) => None,
-                    _ if known.is_some() => known,
-                    None => Some(Unfit::Missing),
-                    Some(node) => unfit(*node, waits),
-                };
-                choice.push(name, unfit);
+                choice.push(name, before.unfit(name, fleet.get(name), waits));
             }
         }
         NodeRule::Labels(rule) => {
-            let known: BTreeSet<&NodeKey> = before.taken_in.iter().chain(before.refused.keys()).collect();
+            let known: BTreeSet<&NodeKey> = before.known().collect();
             for name in known.iter().filter(|_| before.frozen) {
-                choice.push(name, before.refused.get(*name).cloned());
+                choice.push(name, before.unfit(name, fleet.get(*name), waits));
             }
             for (name, node) in fleet.iter().filter(|(_, node)| rule.matches(node.labels)) {
                 match unfit(*node, waits) {
@@ -292,7 +287,37 @@ impl Unfit {
         }
     }
 
-    /// The same as a word.
+    /// Those that a status tells of by a word of their own. What the overriders make of a node's images is looked at anew.
+    pub(super) const RECORDED: [Self; 7] = [
+        Self::Missing,
+        Self::NotEdge,
+        Self::NotReady,
+        Self::NoAgent(NoAgent::Virtual),
+        Self::NoAgent(NoAgent::OperatingSystem),
+        Self::NoAgent(NoAgent::NotSelected),
+        Self::NoAgent(NoAgent::Taint),
+    ];
+
+    /// The word in the node's entry.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Missing => "NoSuchNode",
+            Self::NotEdge => "NotEdgeNode",
+            Self::NotReady => "NotReadyAtStart",
+            Self::NoAgent(NoAgent::Virtual) => "NoAgentVirtualNode",
+            Self::NoAgent(NoAgent::OperatingSystem) => "NoAgentOperatingSystem",
+            Self::NoAgent(NoAgent::NotSelected) => "NoAgentNotSelected",
+            Self::NoAgent(NoAgent::Taint) => "NoAgentTaint",
+            Self::Rewrite(_) => self.reason().as_str(),
+        }
+    }
+
+    /// Reads the word, except that of [`Self::Rewrite`].
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        Self::RECORDED.into_iter().find(|unfit| unfit.word() == word)
+    }
+
+    /// The word by which reasons are counted.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Missing | Self::NotEdge | Self::NoAgent(_) => Reason::NodeUnsuitable,

@@ -95,12 +95,9 @@ pub enum OverriderProblem {
     NoValue(String),
 }
 
-/// What is said of a node that cannot be given its images begins like this.
-pub(super) const NO_VALID_IMAGE: &str = "the overriders make no valid image of ";
-
 /// Why a node cannot be given its images.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{NO_VALID_IMAGE}{written:?} on this node: {why}")]
+#[error("the overriders make no valid image of {written:?} on this node: {why}")]
 pub struct ResolveError {
     written: String,
     why: String,

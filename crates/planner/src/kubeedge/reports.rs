@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use larder_api::ImagePrePullJobStatus;
-use larder_api::image_pre_pull_job::NodeTaskStatus;
 
+use super::recorded::{self, RecordedNode};
 use super::texts::NodePhase;
 use super::verdict::began;
 use crate::report::NodeReport;
@@ -20,17 +20,14 @@ impl Reports {
     /// Successes of nodes that have left the cluster since: only the job's own status still tells of them. `is_there` says
     /// whether a node still exists.
     pub fn of_departed(status: Option<&ImagePrePullJobStatus>, is_there: impl Fn(&str) -> bool) -> Self {
-        let entries = status.map_or(&[][..], |status| &status.node_status);
-        let departed = |entry: &NodeTaskStatus| {
-            let node = entry.node_name.as_deref().filter(|node| !is_there(node))?;
-            let done = entry.phase.as_deref() == Some(NodePhase::Successful.as_str());
-            let report = NodeReport {
-                handed_out: status.and_then(began).unwrap_or(Timestamp::UNIX_EPOCH),
-                images: Vec::new(),
-            };
-            done.then(|| (NodeKey::from(node), report))
+        let handed_out = status.and_then(began).unwrap_or(Timestamp::UNIX_EPOCH);
+        let nodes = status.into_iter().flat_map(recorded::nodes);
+        let departed = nodes.filter(|node| node.phase == Some(NodePhase::Successful) && !is_there(node.name));
+        let report = |node: RecordedNode<'_>| {
+            let images = Vec::new();
+            (NodeKey::from(node.name), NodeReport { handed_out, images })
         };
-        entries.iter().filter_map(departed).collect()
+        departed.map(report).collect()
     }
 
     /// Takes in what a node reports; None while it has no order, or no NodeImage. Says whether that is news.

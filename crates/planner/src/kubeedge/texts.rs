@@ -67,6 +67,19 @@ impl JobPhase {
 }
 
 impl NodePhase {
+    const ALL: [Self; 5] = [
+        Self::Pending,
+        Self::InProgress,
+        Self::Successful,
+        Self::Failure,
+        Self::Unknown,
+    ];
+
+    /// Reads the word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == word)
+    }
+
     /// The word.
     pub const fn as_str(self) -> &'static str {
         match self {

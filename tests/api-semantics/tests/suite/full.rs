@@ -213,6 +213,7 @@ reason: too many nodes failed
 nodeStatus:
 - nodeName: edge-1
   phase: Failure
+  cause: CheckFailed
   reason: no room
   actionFlow: [{action: Check, status: "False", reason: no room, time: "2026-11-15T10:00:00Z"}]
   imageStatus: [{image: nginx, status: "False", reason: no room, resolvedImage: a.example/nginx}]

@@ -141,8 +141,9 @@ fn pre_pull_nodes(job: &ImagePrePullJob) -> Vec<NodeRow> {
 
 /// Why a node failed or waits; of a node that is done, under which other names it pulled.
 fn said(node: &NodeTaskStatus) -> String {
-    if let Some(reason) = node.reason.as_ref().filter(|reason| !reason.is_empty()) {
-        return reason.clone();
+    let text = node.reason.as_ref().filter(|reason| !reason.is_empty());
+    if let Some(text) = text.or(node.cause.as_ref()) {
+        return text.clone();
     }
     let renamed = node.image_status.iter().filter_map(|image| {
         let resolved = image.resolved_image.as_ref()?;

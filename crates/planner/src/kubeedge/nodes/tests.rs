@@ -139,11 +139,12 @@ fn empty_names_beside_labels_are_not_given() {
     assert_eq!(read, Ok(NodeRule::Labels(LabelRule::default())));
 }
 
+/// Nodes with their phase and the word for why they failed.
 fn status(entries: &[(&str, &str, Option<&str>)]) -> ImagePrePullJobStatus {
-    let entry = |(name, phase, reason): &(&str, &str, Option<&str>)| NodeTaskStatus {
+    let entry = |(name, phase, cause): &(&str, &str, Option<&str>)| NodeTaskStatus {
         node_name: Some((*name).to_owned()),
         phase: Some((*phase).to_owned()),
-        reason: reason.map(str::to_owned),
+        cause: cause.map(str::to_owned),
         ..NodeTaskStatus::default()
     };
     ImagePrePullJobStatus {
@@ -154,7 +155,7 @@ fn status(entries: &[(&str, &str, Option<&str>)]) -> ImagePrePullJobStatus {
 
 #[test]
 fn a_restarted_controller_comes_to_the_same_choice() {
-    let status = status(&[("down", "InProgress", None), ("cloud", "Failure", Some(NOT_EDGE))]);
+    let status = status(&[("down", "InProgress", None), ("cloud", "Failure", Some("NotEdgeNode"))]);
     let before = Before::of(Some(&status), ["gone".into()]);
     let by_name = json!({"nodeNames": ["cloud", "gone", "down", "edge-1"]});
     let (nodes, _) = chosen(&by_name, false, &before).unwrap();
@@ -167,6 +168,51 @@ fn a_restarted_controller_comes_to_the_same_choice() {
         ["cloud", "down", "gone"],
         "nodes that match only now are not taken in"
     );
+}
+
+/// The node of this name qualifies now; what was decided about it stays.
+#[rstest]
+#[case::refused("Failure", Some("NotReadyAtStart"), "any text", Some("the node is not ready"))]
+#[case::refused_and_the_text_left_out("Failure", Some("NotEdgeNode"), "", Some("the node is not an edge node"))]
+#[case::went_down_later("Failure", Some("NodeNotReady"), "the node is not ready", None)]
+#[case::left_later(
+    "Failure",
+    Some("NodeUnsuitable"),
+    "failed to get node, err: nodes \"edge-1\" not found",
+    None
+)]
+#[case::waits_and_is_gone("Pending", None, "failed to get node, err: nodes \"edge-1\" not found", None)]
+#[case::no_valid_image("Failure", Some("InvalidReference"), "any text", None)]
+fn the_word_says_whether_a_node_was_refused(
+    #[case] phase: &str,
+    #[case] cause: Option<&str>,
+    #[case] text: &str,
+    #[case] want: Option<&str>,
+    #[values(json!({"nodeNames": ["edge-1"]}), json!({"labelSelector": {}}))] template: Value,
+) {
+    let mut status = status(&[("edge-1", phase, cause)]);
+    status.node_status[0].reason = Some(text.to_owned());
+    let (nodes, _) = chosen(&template, false, &Before::of(Some(&status), [])).unwrap();
+    assert_eq!(nodes, [("edge-1".to_owned(), want.map(str::to_owned))]);
+}
+
+#[rstest]
+#[case::qualifies("edge-1", None)]
+#[case::not_edge("cloud", Some("the node is not an edge node"))]
+#[case::missing("gone", Some("failed to get node, err: nodes \"gone\" not found"))]
+fn a_node_that_failed_under_other_software_is_looked_at_anew(
+    #[case] name: &str,
+    #[case] want: Option<&str>,
+    #[values(true, false)] by_name: bool,
+) {
+    let template = if by_name {
+        json!({"nodeNames": [name]})
+    } else {
+        json!({"labelSelector": {}})
+    };
+    let before = Before::of(Some(&status(&[(name, "Failure", None)])), []);
+    let (nodes, _) = chosen(&template, false, &before).unwrap();
+    assert_eq!(nodes, [(name.to_owned(), want.map(str::to_owned))]);
 }
 
 #[test]

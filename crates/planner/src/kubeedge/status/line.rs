@@ -46,9 +46,11 @@ pub(super) struct Line {
     pub(super) phase: NodePhase,
     pub(super) state: State,
     pub(super) event: Event,
-    /// Why it failed or waits, as a word.
+    /// Why it failed or waits, as it is counted.
     pub(super) why: Option<Reason>,
-    /// The same as a text.
+    /// Why it failed, as the word in its entry.
+    pub(super) cause: Option<&'static str>,
+    /// Why it failed or waits, as a text.
     pub(super) reason: Option<String>,
     pub(super) time: Option<Timestamp>,
     pub(super) check: Option<Action>,
@@ -98,6 +100,7 @@ impl Line {
         Self {
             reason: Some(unfit.text(name)),
             why: Some(unfit.reason()),
+            cause: Some(unfit.word()),
             time: Some(began),
             ..Self::at(name, NodePhase::Failure, State::Failed, Event::Init)
         }
@@ -162,6 +165,7 @@ impl Line {
             state,
             event,
             why: None,
+            cause: None,
             reason: None,
             time: None,
             check: None,
@@ -174,6 +178,7 @@ impl Line {
     fn silent(name: &NodeKey, why: Reason) -> Self {
         Self {
             why: Some(why),
+            cause: Some(why.as_str()),
             reason: Some(TIMED_OUT.to_owned()),
             ..Self::at(name, NodePhase::Unknown, State::Failed, Event::TimeOut)
         }
@@ -192,6 +197,7 @@ impl Line {
         };
         Self {
             why: Some(why),
+            cause: Some(why.as_str()),
             reason: Some(reason),
             ..Self::at(name, NodePhase::Failure, State::Failed, event)
         }

@@ -16,6 +16,7 @@ pub(super) fn node_task(line: &Line) -> NodeTaskStatus {
     NodeTaskStatus {
         node_name: Some(line.name.to_string()),
         phase: Some(line.phase.as_str().to_owned()),
+        cause: line.cause.map(str::to_owned),
         reason: line.reason.clone(),
         action_flow: check.into_iter().chain(pull).collect(),
         image_status: line.images.iter().map(image).collect(),

@@ -46,6 +46,7 @@ fn status(
         status.node_status.push(NodeTaskStatus {
             node_name: Some(name(number)),
             phase: Some(phase.as_str().into()),
+            cause: phase.is_failed().then(|| "NotFound".into()),
             reason: reason.clone(),
             action_flow: vec![action("Check"), action("Pull")],
             image_status: (0..images).map(result).collect(),
@@ -167,6 +168,7 @@ proptest! {
             node_status: status.node_status.iter().filter(|node| is_failed(node)).map(|node| NodeTaskStatus {
                 node_name: node.node_name.clone(),
                 phase: node.phase.clone(),
+                cause: node.cause.clone(),
                 ..NodeTaskStatus::default()
             }).collect(),
             phase: status.phase.clone(),

@@ -94,7 +94,8 @@ fn the_nodes_of_a_pre_pull_job_say_what_was_renamed_and_what_failed() {
         "spec": {"imagePrePullTemplate": {"images": ["a/b:1"], "nodeNames": ["n1"]}},
         "status": {"phase": "Failure", "nodeStatus": [
             {"nodeName": "n1", "phase": "Successful", "imageStatus": [{"image": "a/b:1", "status": "True", "resolvedImage": "c/b:1"}]},
-            {"nodeName": "n2", "phase": "Failure", "reason": "no such image"},
+            {"nodeName": "n2", "phase": "Failure", "cause": "NotFound", "reason": "no such image"},
+            {"nodeName": "n3", "phase": "Failure", "cause": "Dns"},
         ]},
     }))
     .unwrap();
@@ -102,6 +103,7 @@ fn the_nodes_of_a_pre_pull_job_say_what_was_renamed_and_what_failed() {
 
     NODE   PHASE        MESSAGE
     n2     Failure      no such image
+    n3     Failure      Dns
     n1     Successful   a/b:1 pulled as c/b:1
     ");
 }
