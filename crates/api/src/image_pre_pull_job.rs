@@ -11,5 +11,5 @@ pub use overriders::{ComponentOverride, Overrider, OverriderItem, Overriders};
 pub use spec::{ImagePrePullJob, ImagePrePullJobSpec, ImagePrePullTemplate};
 pub use status::{
     ActionFlowEntry, ImagePrePullJobStatus, ImagePullResult, LegacyImageStatus, LegacyNodeStatus, LegacyTaskStatus,
-    NodeTaskStatus,
+    NodeTaskStatus, OmittedNodes,
 };

@@ -170,14 +170,13 @@ impl From<&ImagePrePullJob> for JobView {
         let said = said
             .map(|condition| condition.message.clone())
             .filter(|said| !said.is_empty());
-        let working = status
-            .node_status
-            .iter()
-            .filter(|node| node.phase.as_deref() == Some("InProgress"))
-            .count();
+        let is_working = |phase: &Option<String>| phase.as_deref() == Some("InProgress");
+        let working = status.node_status.iter().filter(|node| is_working(&node.phase)).count();
+        let omitted = status.omitted_nodes.iter().filter(|group| is_working(&group.phase));
+        let omitted: i32 = omitted.map(|group| group.count).sum();
         Self {
             desired: status.desired,
-            active: i32::try_from(working).unwrap_or(i32::MAX),
+            active: i32::try_from(working).unwrap_or(i32::MAX).saturating_add(omitted),
             succeeded: status.succeeded,
             failed: status.failed,
             message: said.or_else(|| status.reason.clone()).unwrap_or_default(),

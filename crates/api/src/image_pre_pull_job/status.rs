@@ -19,9 +19,13 @@ pub struct ImagePrePullJobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 
-    /// One entry per node, in the order in which the nodes were selected.
+    /// One entry per node, in the order in which the nodes were selected. Nodes in `omittedNodes` have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_status: Vec<NodeTaskStatus>,
+
+    /// Nodes of a very large job that have no entry in `nodeStatus`, by phase and cause.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted_nodes: Vec<OmittedNodes>,
 
     /// v1alpha1: `Checking`, `Pulling`, `Successful` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,6 +95,28 @@ pub struct NodeTaskStatus {
     /// The images so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_status: Vec<ImagePullResult>,
+}
+
+/// Nodes without an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OmittedNodes {
+    /// As `phase` of a node in `nodeStatus`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+
+    /// As `cause` of a node in `nodeStatus`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+
+    /// Number of these nodes.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::counter")]
+    pub count: i32,
+
+    /// Their names, as far as there is room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
 }
 
 /// v1alpha2: one action on one node.

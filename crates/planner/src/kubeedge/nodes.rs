@@ -101,8 +101,19 @@ pub struct Before {
     refused: BTreeMap<NodeKey, Unfit>,
     /// Failed under other software, which does not say whether they were tried: looked at anew.
     unknown: BTreeSet<NodeKey>,
-    /// Labels were looked at already: nodes that match only now are not taken in.
-    frozen: bool,
+    scope: Scope,
+}
+
+/// What an earlier choice means for nodes that are found by their labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Scope {
+    /// Labels are evaluated again: earlier nodes stay if they match, and others are added.
+    #[default]
+    Open,
+    /// Exactly the earlier nodes; nodes that match only now are not added.
+    Fixed,
+    /// The earlier nodes, and others that match: the status had no room for all names.
+    Incomplete,
 }
 
 impl NodeRule {
@@ -127,8 +138,8 @@ impl NodeRule {
 }
 
 impl Before {
-    /// What a job's status and the nodes that hold its claims tell of an earlier choice. Nodes that are done may have been
-    /// left out of a large status, but their claims stay until the job ended.
+    /// What a job's status and the nodes that hold its claims tell of an earlier choice. A very large status may not name
+    /// nodes that are done, but their claims stay until the job ended.
     pub fn of(status: Option<&ImagePrePullJobStatus>, claimed: impl IntoIterator<Item = NodeKey>) -> Self {
         let mut before = Self::default();
         for node in status.into_iter().flat_map(recorded::nodes) {
@@ -147,7 +158,11 @@ impl Before {
         }
         before.taken_in.extend(claimed);
         let was_chosen = before.known().next().is_some();
-        before.frozen = was_chosen;
+        before.scope = match status {
+            _ if !was_chosen => Scope::Open,
+            Some(status) if !recorded::is_complete(status) => Scope::Incomplete,
+            Some(_) | None => Scope::Fixed,
+        };
         before
     }
 
@@ -191,13 +206,14 @@ pub fn choose(
         }
         NodeRule::Labels(rule) => {
             let known: BTreeSet<&NodeKey> = before.known().collect();
-            for name in known.iter().filter(|_| before.frozen) {
+            let stay = before.scope != Scope::Open;
+            for name in known.iter().filter(|_| stay) {
                 choice.push(name, before.unfit(name, fleet.get(*name), waits));
             }
             for (name, node) in fleet.iter().filter(|(_, node)| rule.matches(node.labels)) {
                 match unfit(*node, waits) {
-                    _ if before.frozen && known.contains(name) => {}
-                    None if before.frozen => {}
+                    _ if stay && known.contains(name) => {}
+                    None if before.scope == Scope::Fixed => {}
                     None => choice.push(name, None),
                     Some(_) if before.taken_in.contains(name) => choice.push(name, None),
                     Some(Unfit::NotReady) => choice.left_out.not_ready += 1,
@@ -207,6 +223,7 @@ pub fn choose(
                     Some(_) => choice.left_out.not_edge += 1,
                 }
             }
+            choice.nodes.sort_by(|one, other| one.name.cmp(&other.name));
         }
     }
     if choice.nodes.is_empty() {
@@ -239,7 +256,7 @@ impl Choice {
     /// The choice as something to go by when the job is edited.
     pub fn before(&self) -> Before {
         let mut before = Before {
-            frozen: true,
+            scope: Scope::Fixed,
             ..Before::default()
         };
         for Chosen { name, unfit } in &self.nodes {

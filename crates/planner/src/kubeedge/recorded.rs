@@ -1,7 +1,7 @@
 //! What a job's status tells of its nodes, read back as values: a controller that takes a job over, and `larder why` after
 //! the job's end, know nothing else of the nodes. Texts are for people; nothing here is decided by them.
 
-use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
+use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, OmittedNodes};
 use larder_model::Reason;
 
 use super::nodes::Unfit;
@@ -27,16 +27,38 @@ pub(super) enum Cause {
     Reason(Reason),
 }
 
-/// The nodes that a status tells of.
+/// The nodes that a status tells of: those with an entry, and those that it only names.
 pub(super) fn nodes(status: &ImagePrePullJobStatus) -> impl Iterator<Item = RecordedNode<'_>> {
-    status.node_status.iter().filter_map(|entry| {
+    let entries = status.node_status.iter().filter_map(|entry| {
         Some(RecordedNode {
             name: entry.node_name.as_deref()?,
-            phase: entry.phase.as_deref().and_then(NodePhase::parse),
+            phase: phase(entry.phase.as_deref()),
             cause: entry.cause.as_deref().and_then(Cause::parse),
             text: entry.reason.as_deref().filter(|text| !text.is_empty()),
         })
-    })
+    });
+    let omitted = status.omitted_nodes.iter().flat_map(|group| {
+        let cause = group.cause.as_deref().and_then(Cause::parse);
+        group.nodes.iter().map(move |name| RecordedNode {
+            name,
+            phase: phase(group.phase.as_deref()),
+            cause: cause.clone(),
+            text: None,
+        })
+    });
+    entries.chain(omitted)
+}
+
+/// Whether a status tells of every node that the job chose and that may hold no claim: there was room for their names.
+pub(super) fn is_complete(status: &ImagePrePullJobStatus) -> bool {
+    let is_named = |group: &OmittedNodes| usize::try_from(group.count).is_ok_and(|count| count <= group.nodes.len());
+    let may_lack_claims = |group: &&OmittedNodes| phase(group.phase.as_deref()) != Some(NodePhase::Successful);
+    status.omitted_nodes.iter().filter(may_lack_claims).all(is_named)
+}
+
+/// The phase that a word means.
+pub(super) fn phase(word: Option<&str>) -> Option<NodePhase> {
+    word.and_then(NodePhase::parse)
 }
 
 impl Cause {

@@ -298,4 +298,6 @@ impl Sums {
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod restart;
+#[cfg(test)]
 mod tests;

@@ -1,12 +1,17 @@
 //! Keeps a status within its size, whatever the number of nodes. What is needed least goes first: details of images, the
-//! v1alpha1 list, nodes that are done, texts of reasons, nodes that wait. The names of failed nodes stay.
+//! v1alpha1 list, entries of nodes that are done, texts of reasons, the other entries. The names of nodes without an entry
+//! stay, because they are the job's choice of nodes, which the next controller has to know; only where there is no room for
+//! names alone, some go.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, LegacyNodeStatus, NodeTaskStatus};
+use larder_api::image_pre_pull_job::{ImagePrePullJobStatus, LegacyNodeStatus, NodeTaskStatus, OmittedNodes};
 use serde::Serialize;
 
+use super::recorded;
 use super::texts::NodePhase;
+use crate::dialect::status_number;
 
 /// Bytes of a status as JSON. etcd takes 1.5 MB for the whole object, and every watcher is sent all of it with each change.
 pub const BUDGET: usize = 800_000;
@@ -53,13 +58,14 @@ type Cut = (&'static str, fn(&mut ImagePrePullJobStatus));
 /// Makes a status fit and says in a sentence what was left out; none if all of it fits.
 pub(super) fn fit(status: &mut ImagePrePullJobStatus, gathered: Details, budget: usize) -> Option<String> {
     let room = budget.saturating_sub(RESERVED);
-    let steps: [Cut; 6] = [
+    let steps: [Cut; 7] = [
         (IMAGES_OF_DONE_NODES, images_of_done_nodes),
         (IMAGES, images),
         ("the v1alpha1 list of nodes", legacy),
-        ("nodes that are done", done_nodes),
+        ("entries of nodes that are done", done_nodes),
         ("texts of reasons", texts),
-        ("nodes that wait", unfinished_nodes),
+        ("entries of nodes that are not done", unfinished_nodes),
+        ("entries of nodes that failed", failed_nodes),
     ];
     let mut left_out: Vec<String> = gathered.left_out().into_iter().map(str::to_owned).collect();
     for (what, truncate_status) in steps {
@@ -75,21 +81,21 @@ pub(super) fn fit(status: &mut ImagePrePullJobStatus, gathered: Details, budget:
             left_out.push(what.to_owned());
         }
     }
-    let unnamed = cut_failed(status, room);
-    left_out.extend((0 < unnamed).then(|| format!("{unnamed} failed nodes")));
+    let unnamed = cut_names(status, room);
+    left_out.extend((0 < unnamed).then(|| format!("names of {unnamed} nodes")));
     (!left_out.is_empty()).then(|| format!("left out to keep this status small: {}", left_out.join(", ")))
 }
 
-fn phase(node: &NodeTaskStatus) -> &str {
-    node.phase.as_deref().unwrap_or_default()
+fn phase(node: &NodeTaskStatus) -> Option<NodePhase> {
+    recorded::phase(node.phase.as_deref())
 }
 
 fn is_done(node: &NodeTaskStatus) -> bool {
-    phase(node) == NodePhase::Successful.as_str()
+    phase(node) == Some(NodePhase::Successful)
 }
 
 fn is_failed(node: &NodeTaskStatus) -> bool {
-    phase(node) == NodePhase::Failure.as_str() || phase(node) == NodePhase::Unknown.as_str()
+    phase(node).is_some_and(NodePhase::is_failed)
 }
 
 fn images_of_done_nodes(status: &mut ImagePrePullJobStatus) {
@@ -112,10 +118,6 @@ fn legacy(status: &mut ImagePrePullJobStatus) {
     status.status.clear();
 }
 
-fn done_nodes(status: &mut ImagePrePullJobStatus) {
-    status.node_status.retain(|node| !is_done(node));
-}
-
 /// Without its text an action says nothing that the node's phase does not.
 fn texts(status: &mut ImagePrePullJobStatus) {
     for node in &mut status.node_status {
@@ -124,21 +126,61 @@ fn texts(status: &mut ImagePrePullJobStatus) {
     }
 }
 
-fn unfinished_nodes(status: &mut ImagePrePullJobStatus) {
-    status.node_status.retain(is_failed);
+fn done_nodes(status: &mut ImagePrePullJobStatus) {
+    omit(status, is_done);
 }
 
-/// Cuts the list where even bare names do not fit: twenty thousand names of 253 characters are five megabytes. Gives back
-/// how many were cut.
-fn cut_failed(status: &mut ImagePrePullJobStatus, room: usize) -> usize {
-    let mut over = size(status).saturating_sub(room);
+fn unfinished_nodes(status: &mut ImagePrePullJobStatus) {
+    omit(status, |node| !is_done(node) && !is_failed(node));
+}
+
+fn failed_nodes(status: &mut ImagePrePullJobStatus) {
+    omit(status, is_failed);
+}
+
+/// Leaves of some nodes the name alone, with those of the same phase and cause.
+fn omit(status: &mut ImagePrePullJobStatus, which: fn(&NodeTaskStatus) -> bool) {
+    let mut groups: BTreeMap<(Option<String>, Option<String>), Vec<String>> = BTreeMap::new();
+    for node in status.node_status.extract_if(.., |node| which(node)) {
+        groups
+            .entry((node.phase, node.cause))
+            .or_default()
+            .extend(node.node_name);
+    }
+    let group = |((phase, cause), nodes): ((_, _), Vec<String>)| OmittedNodes {
+        phase,
+        cause,
+        count: status_number(nodes.len()),
+        nodes,
+    };
+    status.omitted_nodes.extend(groups.into_iter().map(group));
+}
+
+/// Cuts the names where even they do not fit: twenty thousand names of 253 characters are five megabytes. Nodes that are
+/// done go first, because they hold the job's claims, which tell of them; nodes that failed go last. Gives back how many
+/// were cut.
+fn cut_names(status: &mut ImagePrePullJobStatus, room: usize) -> usize {
+    status
+        .omitted_nodes
+        .sort_by_key(|group| match recorded::phase(group.phase.as_deref()) {
+            Some(NodePhase::Successful) => 0,
+            Some(NodePhase::Pending | NodePhase::InProgress) | None => 1,
+            Some(NodePhase::Failure | NodePhase::Unknown) => 2,
+        });
     let mut cut = 0;
-    while 0 < over
-        && let Some(node) = status.node_status.pop()
-    {
-        // With the comma before it.
-        over = over.saturating_sub(size(&node) + 1);
-        cut += 1;
+    for index in 0..status.omitted_nodes.len() {
+        let mut over = size(status).saturating_sub(room);
+        let names = status.omitted_nodes.get_mut(index).map(|group| &mut group.nodes);
+        let Some(names) = names.filter(|_| 0 < over) else {
+            break;
+        };
+        while 0 < over
+            && let Some(name) = names.pop()
+        {
+            // With its quotes and the comma.
+            over = over.saturating_sub(name.len() + 3);
+            cut += 1;
+        }
     }
     cut
 }

@@ -217,6 +217,7 @@ nodeStatus:
   reason: no room
   actionFlow: [{action: Check, status: "False", reason: no room, time: "2026-11-15T10:00:00Z"}]
   imageStatus: [{image: nginx, status: "False", reason: no room, resolvedImage: a.example/nginx}]
+omittedNodes: [{phase: Failure, cause: NotFound, count: 1, nodes: [edge-2]}]
 state: Failed
 event: TimeOut
 action: Failure

@@ -3,7 +3,7 @@
 use kube::api::ListParams;
 use kube::{Api, Client};
 use larder_api::contract::{Answer, answer};
-use larder_api::image_pre_pull_job::NodeTaskStatus;
+use larder_api::image_pre_pull_job::{NodeTaskStatus, OmittedNodes};
 use larder_api::{ImagePrePullJob, ImagePullJob, NodeImage};
 use larder_model::{ImageRef, Reason};
 use serde::Serialize;
@@ -133,8 +133,20 @@ fn pre_pull_nodes(job: &ImagePrePullJob) -> Vec<NodeRow> {
         message: Some(said(node)).filter(|text| !text.is_empty()),
         ..NodeRow::default()
     };
-    let nodes = job.status.iter().flat_map(|status| &status.node_status);
-    let mut rows: Vec<NodeRow> = nodes.map(row).collect();
+    let omitted = |group: &OmittedNodes| {
+        let row = |node: &String| NodeRow {
+            node: node.clone(),
+            phase: group.phase.clone().unwrap_or_default(),
+            message: group.cause.clone(),
+            ..NodeRow::default()
+        };
+        group.nodes.iter().map(row).collect::<Vec<_>>()
+    };
+    let mut rows: Vec<NodeRow> = Vec::new();
+    if let Some(status) = &job.status {
+        rows.extend(status.node_status.iter().map(row));
+        rows.extend(status.omitted_nodes.iter().flat_map(omitted));
+    }
     rows.sort_by(|one, other| (rank(&one.phase), &one.node).cmp(&(rank(&other.phase), &other.node)));
     rows
 }

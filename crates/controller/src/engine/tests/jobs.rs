@@ -148,6 +148,34 @@ fn a_success_on_a_node_that_left_while_no_controller_ran_is_kept() {
 }
 
 #[test]
+fn nodes_that_a_large_status_only_names_stay_the_nodes_of_the_job() {
+    let mut engine = Engine::new(serving());
+    let edge = |name: &str| {
+        let mut image = node_image(name, &json!({}), &json!({"desired": 0}));
+        image.metadata.labels = Some([("node-role.kubernetes.io/edge".to_owned(), String::new())].into());
+        shown(image)
+    };
+    let job = job::<PrePullJobs>(json!({
+        "apiVersion": "operations.kubeedge.io/v1alpha2", "kind": "ImagePrePullJob",
+        "metadata": {"name": "job", "uid": "job"},
+        "spec": {"imagePrePullTemplate": {"images": ["nginx:1"], "labelSelector": {}}},
+        "status": {"phase": "InProgress", "omittedNodes": [
+            {"phase": "Pending", "count": 1, "nodes": ["waits"]},
+            {"phase": "Successful", "count": 1, "nodes": ["left"]},
+        ]},
+    }));
+    engine.show_all(
+        vec![node("waits"), edge("waits"), node("late"), edge("late"), job],
+        at(0),
+    );
+    engine.decide(at(0));
+    let progress = &engine.jobs.running(engine.id("job")).unwrap().progress;
+    let selects = |name: &str| progress.campaign().selection.names(name);
+    assert_eq!(["waits", "left", "late"].map(selects), [true, true, false]);
+    assert!(progress.has_succeeded("left"));
+}
+
+#[test]
 fn a_status_that_could_not_be_written_is_written_again() {
     let mut engine = Engine::new(serving());
     engine.show_all(vec![pull_job("job", &json!({"image": "nginx"}), &Value::Null)], at(0));

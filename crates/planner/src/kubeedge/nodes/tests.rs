@@ -215,6 +215,32 @@ fn a_node_that_failed_under_other_software_is_looked_at_anew(
     assert_eq!(nodes, [(name.to_owned(), want.map(str::to_owned))]);
 }
 
+/// Where the status had no room for all names, those that it has stay, and the others are found by the selector again.
+#[test]
+fn without_all_names_the_labels_are_looked_at_anew() {
+    let mut status = status(&[("gone", "Pending", None)]);
+    status.omitted_nodes = serde_json::from_value(json!([
+        {"phase": "Pending", "count": 2, "nodes": ["down"]},
+        {"phase": "Failure", "cause": "NotFound", "count": 1, "nodes": ["cloud"]},
+    ]))
+    .unwrap();
+    let names = |status: &ImagePrePullJobStatus| {
+        let before = Before::of(Some(status), []);
+        let (nodes, _) = chosen(&json!({"labelSelector": {}}), false, &before).unwrap();
+        nodes.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&status), ["cloud", "down", "edge-1", "edge-2", "gone"]);
+    status.omitted_nodes[0].count = 1;
+    assert_eq!(names(&status), ["cloud", "down", "gone"]);
+    let done = serde_json::from_value(json!({"phase": "Successful", "count": 7})).unwrap();
+    status.omitted_nodes.push(done);
+    assert_eq!(
+        names(&status),
+        ["cloud", "down", "gone"],
+        "claims tell of nodes that are done"
+    );
+}
+
 #[test]
 fn an_edit_takes_others_in_and_keeps_who_is_still_named() {
     let before = Before::of(Some(&status(&[("down", "InProgress", None)])), []).edited();

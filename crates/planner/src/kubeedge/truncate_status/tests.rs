@@ -71,9 +71,14 @@ fn status(
     status
 }
 
+/// Whom a status names in such a phase, with an entry or without.
+fn names(status: &ImagePrePullJobStatus, which: fn(NodePhase) -> bool) -> BTreeSet<String> {
+    let nodes = recorded::nodes(status).filter(|node| node.phase.is_some_and(which));
+    nodes.map(|node| node.name.to_owned()).collect()
+}
+
 fn failed_names(status: &ImagePrePullJobStatus) -> BTreeSet<String> {
-    let failed = status.node_status.iter().filter(|node| is_failed(node));
-    failed.filter_map(|node| node.node_name.clone()).collect()
+    names(status, NodePhase::is_failed)
 }
 
 #[rstest]
@@ -105,14 +110,10 @@ fn what_fits_is_left_as_it_is() {
 }
 
 /// What is still there of a status that was given less and less room.
-fn left(status: &ImagePrePullJobStatus) -> [bool; 7] {
-    let node = |phase: NodePhase| {
-        status
-            .node_status
-            .iter()
-            .find(|node| super::phase(node) == phase.as_str())
-    };
+fn left(status: &ImagePrePullJobStatus) -> [bool; 10] {
+    let node = |phase: NodePhase| status.node_status.iter().find(|node| super::phase(node) == Some(phase));
     let has_images = |phase| node(phase).is_some_and(|node| !node.image_status.is_empty());
+    let has_names = |which| !names(status, which).is_empty();
     [
         has_images(NodePhase::Successful),
         has_images(NodePhase::Failure),
@@ -121,21 +122,19 @@ fn left(status: &ImagePrePullJobStatus) -> [bool; 7] {
         node(NodePhase::Failure).is_some_and(|node| node.reason.is_some()),
         node(NodePhase::Pending).is_some(),
         node(NodePhase::Failure).is_some(),
+        has_names(|phase| phase == NodePhase::Successful),
+        has_names(|phase| phase == NodePhase::Pending),
+        has_names(NodePhase::is_failed),
     ]
 }
 
 #[test]
 fn what_is_needed_least_goes_first() {
-    let phases = [
-        NodePhase::Successful,
-        NodePhase::Failure,
-        NodePhase::Pending,
-        NodePhase::Successful,
-    ];
+    let phases = [NodePhase::Successful, NodePhase::Failure, NodePhase::Pending].repeat(3);
     let whole = status(&phases, 3, MESSAGE, |number| format!("node-{number}"));
     let mut seen = vec![left(&whole)];
     let mut shorter = whole.clone();
-    while !shorter.node_status.is_empty() {
+    while recorded::nodes(&shorter).next().is_some() {
         let room = size(&shorter) - 1;
         shorter.clone_from(&whole);
         fit(&mut shorter, ALL, room + RESERVED);
@@ -144,7 +143,7 @@ fn what_is_needed_least_goes_first() {
     }
     seen.dedup();
     let step = |gone: usize| std::array::from_fn(|index| gone <= index);
-    assert_eq!(seen, (0..=7).map(step).collect::<Vec<[bool; 7]>>());
+    assert_eq!(seen, (0..=10).map(step).collect::<Vec<[bool; 10]>>());
 }
 
 fn phases() -> impl Strategy<Value = Vec<NodePhase>> {
@@ -159,31 +158,32 @@ fn phases() -> impl Strategy<Value = Vec<NodePhase>> {
 }
 
 proptest! {
-    /// Never beyond its room, and no failed node's name is lost as long as names alone fit.
+    /// Never beyond its room, and no failed node's name is lost as long as these names fit. Whoever is not named is counted.
     #[test]
-    fn stays_within_its_room_and_names_who_failed(phases in phases(), images in 0_usize..4, room in 400_usize..40_000) {
+    fn stays_within_its_room_and_names_who_failed(phases in phases(), images in 0_usize..4, room in 500_usize..40_000) {
         let mut status = status(&phases, images, 100, |number| format!("node-{number:03}"));
         let failed = failed_names(&status);
-        let bare = ImagePrePullJobStatus {
-            node_status: status.node_status.iter().filter(|node| is_failed(node)).map(|node| NodeTaskStatus {
-                node_name: node.node_name.clone(),
-                phase: node.phase.clone(),
-                cause: node.cause.clone(),
-                ..NodeTaskStatus::default()
-            }).collect(),
-            phase: status.phase.clone(),
-            ..ImagePrePullJobStatus::default()
-        };
-        let names_fit = size(&bare) <= room;
+        let mut bare = status.clone();
+        legacy(&mut bare);
+        omit(&mut bare, |_| true);
+        for group in bare.omitted_nodes.iter_mut().filter(|group| group.cause.is_none()) {
+            group.nodes.clear();
+        }
+        let failed_names_fit = size(&bare) <= room;
         let note = fit(&mut status, ALL, room + RESERVED);
         prop_assert!(size(&status) <= room);
-        if names_fit {
+        if failed_names_fit {
             prop_assert_eq!(failed_names(&status), failed);
-        } else {
-            let missing = failed.len() - failed_names(&status).len();
-            let told = format!("{missing} failed nodes");
-            prop_assert!(note.unwrap().contains(&told));
         }
+        let named = recorded::nodes(&status).count();
+        let unnamed = phases.len() - named;
+        let told = format!("names of {unnamed} nodes");
+        prop_assert_eq!(note.is_some_and(|note| note.contains(&told)), 0 < unnamed);
+        let omitted: i32 = status.omitted_nodes.iter().map(|group| group.count).sum();
+        prop_assert_eq!(usize::try_from(omitted).unwrap() + status.node_status.len(), phases.len());
+        let others_are_named = names(&status, |phase| phase != NodePhase::Successful).len()
+            == phases.iter().filter(|phase| **phase != NodePhase::Successful).count();
+        prop_assert_eq!(recorded::is_complete(&status), others_are_named);
     }
 }
 

@@ -96,7 +96,7 @@ fn the_nodes_of_a_pre_pull_job_say_what_was_renamed_and_what_failed() {
             {"nodeName": "n1", "phase": "Successful", "imageStatus": [{"image": "a/b:1", "status": "True", "resolvedImage": "c/b:1"}]},
             {"nodeName": "n2", "phase": "Failure", "cause": "NotFound", "reason": "no such image"},
             {"nodeName": "n3", "phase": "Failure", "cause": "Dns"},
-        ]},
+        ], "omittedNodes": [{"phase": "Pending", "count": 2, "nodes": ["n5", "n4"]}]},
     }))
     .unwrap();
     insta::assert_snapshot!(Parts::Nodes(pre_pull_nodes(&job)).table(None), @r"
@@ -104,6 +104,8 @@ fn the_nodes_of_a_pre_pull_job_say_what_was_renamed_and_what_failed() {
     NODE   PHASE        MESSAGE
     n2     Failure      no such image
     n3     Failure      Dns
+    n4     Pending
+    n5     Pending
     n1     Successful   a/b:1 pulled as c/b:1
     ");
 }
