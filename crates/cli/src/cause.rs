@@ -2,19 +2,12 @@
 //! in front and give advice at the end, which tables do in other columns. Pure.
 
 use larder_model::Reason;
+use larder_planner::node::own_words;
 
 /// The words themselves; None if there are none.
 pub(crate) fn cause(message: &str, reason: Option<Reason>) -> Option<String> {
-    let advice = reason.map(Reason::advice).unwrap_or_default();
-    let words = message.trim();
-    let words = words.strip_suffix(advice).unwrap_or(words).trim_end();
-    let words = match words.strip_prefix("Failed to pull image reference \"") {
-        Some(rest) => rest.split_once("\": ").map_or(rest, |(_, words)| words),
-        None => words,
-    };
-    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let words = words.trim_end_matches('.').trim();
-    (!words.is_empty()).then(|| words.to_owned())
+    let words: Vec<&str> = own_words(message, reason).split_whitespace().collect();
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 /// The cause as a sentence in front of another.

@@ -30,7 +30,7 @@ pub use checks::{Measured, Promise, USAGE_MAX, judge, room_before_clean_up, room
 pub use duplicate::{AgentIdentity, DuplicateDetector, QUIET_TIME};
 pub use entry::{Entry, Key, entries};
 pub use entry_state::{Bytes, EntryState, Note, Origin, Stage, Trouble};
-pub use message::pull_message;
+pub use message::{own_words, pull_message};
 pub use node_inventory::{NodeInventory, OwnName, PinOp};
 pub use pause::pause_after;
 pub use scheduler::{Ended, Found, Image, NodeScheduler, NodeStep, PATIENCE_MAX};

@@ -10,15 +10,31 @@ use super::{Key, Origin};
 /// Hosts that a message names.
 const HOSTS_NAMED: usize = 3;
 
+/// What stands around the reference at the beginning of a failed entry's message.
+const BEFORE_REFERENCE: &str = "Failed to pull image reference \"";
+const AFTER_REFERENCE: &str = "\": ";
+
 /// `Failed to pull image reference "…": `, the runtime's own words, then a sentence to act on.
 ///
 /// Where it would be too long, the runtime's words lose their beginning: runtimes put the cause last.
 pub fn pull_message(key: &Key, reason: Reason, words: &str) -> String {
-    let begin = format!("Failed to pull image reference \"{key}\": ");
+    let begin = format!("{BEFORE_REFERENCE}{key}{AFTER_REFERENCE}");
     let words = words.trim().trim_end_matches('.');
     let end = format!(". {}", reason.advice());
     let room = MESSAGE_BYTES_MAX.saturating_sub(begin.len() + end.len());
     format!("{begin}{}{end}", keep_end(words, room))
+}
+
+/// The runtime's own words in a message of [`pull_message`]. Another message is nothing but words.
+pub fn own_words(message: &str, reason: Option<Reason>) -> &str {
+    let advice = reason.map(Reason::advice).unwrap_or_default();
+    let words = message.trim();
+    let words = words.strip_suffix(advice).unwrap_or(words);
+    let words = match words.strip_prefix(BEFORE_REFERENCE) {
+        Some(rest) => rest.split_once(AFTER_REFERENCE).map_or(rest, |(_, words)| words),
+        None => words,
+    };
+    words.trim().trim_end_matches('.')
 }
 
 /// What a pull says that waits because the registry asked for time.
@@ -77,6 +93,27 @@ mod tests {
             Reason::NotFound.advice()
         );
         assert_eq!(message, want);
+    }
+
+    #[rstest]
+    #[case::plain("manifest unknown")]
+    #[case::with_a_full_stop("manifest unknown.")]
+    #[case::with_quotes("cannot resolve \"nginx:1\": no such host")]
+    #[case::none("")]
+    fn the_words_are_found_again(#[case] words: &str) {
+        for reason in Reason::ALL {
+            let message = pull_message(&key("1"), reason, words);
+            assert_eq!(own_words(&message, Some(reason)), words.trim_end_matches('.'));
+        }
+    }
+
+    #[rstest]
+    #[case::other_words("the disk is full", "the disk is full")]
+    #[case::cut_in_the_reference("Failed to pull image reference \"a", "a")]
+    #[case::nothing("", "")]
+    fn the_words_of_other_messages(#[case] message: &str, #[case] want: &str) {
+        assert_eq!(own_words(message, Some(Reason::Dns)), want);
+        assert_eq!(own_words(message, None), want);
     }
 
     #[rstest]

@@ -10,6 +10,7 @@ use crate::kubeedge::texts::{
     Event, NOT_READY, NodePhase, PULLS_FAILED, State, TIMED_OUT, TURN_NEVER_CAME, no_such_node,
 };
 use crate::kubeedge::truncate_status::Details;
+use crate::node::own_words;
 use crate::node_state::Bucket;
 use crate::report::{ImageReport, NodeReport};
 use crate::task::{NodeTask, TaskImage};
@@ -248,8 +249,10 @@ fn is_timeout(why: Reason) -> bool {
 fn check(report: &NodeReport) -> Option<Action> {
     let refused = failures(report).find(|(_, why)| *why == Reason::CheckFailed);
     if let Some((image, why)) = refused {
+        let words = image.message.as_deref().map(|message| own_words(message, Some(why)));
+        let words = words.filter(|words| !words.is_empty()).unwrap_or(why.advice());
         return Some(Action {
-            failure: Some(own_words(image, why)),
+            failure: Some(words.to_owned()),
             time: image.ended,
         });
     }
@@ -271,19 +274,6 @@ fn image_line((image, report): (&TaskImage, &ImageReport)) -> Option<ImageLine> 
             .failure()
             .map(|why| message().unwrap_or_else(|| why.advice().to_owned())),
     })
-}
-
-/// What the node itself said, without what an agent's message puts around it.
-fn own_words(image: &ImageReport, why: Reason) -> String {
-    let Some(message) = image.message.as_deref() else {
-        return why.advice().to_owned();
-    };
-    let words = message
-        .strip_prefix("Failed to pull image reference \"")
-        .and_then(|rest| rest.split_once("\": "));
-    let words = words.map_or(message, |(_, words)| words);
-    let advice = format!(". {}", why.advice());
-    words.strip_suffix(&advice).unwrap_or(words).to_owned()
 }
 
 /// A reason that is the whole node's.
