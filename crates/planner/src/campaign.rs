@@ -57,6 +57,8 @@ pub struct Campaign {
     pub rules: PullRules,
     /// When to give up on the whole.
     pub max_failures: Option<MaxFailures>,
+    /// Nodes of the job that failed before anything was tried. They are not among the selected ones, and count as failed.
+    pub failed_before: usize,
     /// The Secrets that the tasks use, each once.
     pub secrets: Vec<SecretRef>,
     /// What waits for a Secret that cannot be used.
@@ -132,7 +134,7 @@ impl Default for PullRules {
 pub enum MaxFailures {
     /// More than this many.
     Count(u32),
-    /// More than this share of the selected nodes, rounded down.
+    /// More than this share of the job's nodes, rounded down.
     Percent(u32),
 }
 
@@ -172,6 +174,11 @@ impl Campaign {
             Ending::Always { ttl, .. } => ttl,
             Ending::Never => None,
         }
+    }
+
+    /// Whether so many failed nodes out of `total` are too many.
+    pub fn gives_up_after(&self, failed: usize, total: usize) -> bool {
+        self.max_failures.is_some_and(|max| max.allowed(total) < failed)
     }
 
     /// What it asks of one node's entry.

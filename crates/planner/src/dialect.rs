@@ -86,11 +86,6 @@ pub trait Dialect: Sized + Send + 'static {
         None
     }
 
-    /// How the job ended, if it is over at `now`. Asked after [`Progress::decide`].
-    fn end(_run: &Self::Run, progress: &Progress, now: Timestamp) -> Option<End> {
-        progress.end(now)
-    }
-
     /// The status of a running job at `now`, and as it ended if it did.
     fn status(
         run: &Self::Run,

@@ -28,7 +28,7 @@ impl Progress {
             return None;
         }
         let counts = self.counts();
-        if counts.desired != 0 && counts.finished() == counts.desired {
+        if self.total() != 0 && counts.finished() == counts.desired {
             return Some(End::AllDone);
         }
         if self
@@ -42,15 +42,19 @@ impl Progress {
         if self.too_many_failures() && counts.slots == 0 {
             return Some(End::TooManyFailures);
         }
-        let alone = counts.desired == 0 && self.no_node_limit() <= now;
+        let alone = self.total() == 0 && self.no_node_limit() <= now;
         alone.then_some(End::NoNodes)
     }
 
     /// Whether more nodes failed than may.
     pub(crate) fn too_many_failures(&self) -> bool {
-        let counts = self.counts();
-        let allowed = self.campaign.max_failures.map(|max| max.allowed(counts.desired));
-        allowed.is_some_and(|allowed| allowed < counts.failed)
+        let failed = self.counts().failed + self.campaign.failed_before;
+        self.campaign.gives_up_after(failed, self.total())
+    }
+
+    /// Nodes of the job: those that are selected, and those that failed before.
+    fn total(&self) -> usize {
+        self.counts().desired + self.campaign.failed_before
     }
 
     /// When it ends at the latest, by time alone.
@@ -59,7 +63,7 @@ impl Progress {
             return None;
         }
         let deadline = self.campaign.deadline(self.started);
-        let grace = (self.counts().desired == 0).then(|| self.no_node_limit());
+        let grace = (self.total() == 0).then(|| self.no_node_limit());
         [deadline, grace].into_iter().flatten().min()
     }
 
@@ -152,6 +156,38 @@ mod tests {
         assert_eq!(progress.end(at(1)), want);
         let goes_on = want.is_none();
         assert_eq!(!progress.decide(9, at(1)).is_empty(), goes_on);
+    }
+
+    #[rstest]
+    #[case::nobody_else(1, None, &[], Some(End::AllDone))]
+    #[case::the_others_are_done(1, None, &[Answer::Succeeded], Some(End::AllDone))]
+    #[case::one_pulls(1, None, &[Answer::Pulling], None)]
+    #[case::as_many_as_allowed(1, Some(MaxFailures::Count(2)), &[FAILED, Answer::Waiting(None)], None)]
+    #[case::one_more(2, Some(MaxFailures::Count(2)), &[FAILED, Answer::Succeeded], Some(End::TooManyFailures))]
+    #[case::share_of_all(2, Some(MaxFailures::Percent(50)), &[Answer::Succeeded], None)]
+    #[case::more_than_the_share(3, Some(MaxFailures::Percent(50)), &[Answer::Succeeded], Some(End::TooManyFailures))]
+    fn nodes_that_failed_before_the_start_count(
+        #[case] failed_before: usize,
+        #[case] max_failures: Option<MaxFailures>,
+        #[case] answers: &[Answer],
+        #[case] want: Option<End>,
+    ) {
+        let mut progress = progress(
+            Campaign {
+                max_failures,
+                failed_before,
+                ..campaign(1)
+            },
+            answers,
+        );
+        // Somebody waits, unless all are said to be done.
+        if max_failures.is_some() {
+            progress.node_changed(&node(9), able(), at(1));
+        }
+        assert_eq!(progress.end(at(1)), want);
+        let given_up = want == Some(End::TooManyFailures);
+        assert_eq!(progress.too_many_failures(), given_up);
+        assert!(!given_up || progress.decide(9, at(1)).is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | [`overriders`], [`label_selector`] | what do images and Secrets become on a node? |
 //! | [`reports`] | what have the nodes reported so far? |
 //! | [`time`] | whose time was over? |
-//! | [`tolerance`], [`verdict`] | is it over, and how did it end? |
+//! | [`tolerance`], [`verdict`] | how many nodes may fail, and how did it end? |
 //! | [`status`], [`truncate_status`] | what does the job's status say? |
 //! | [`explain`] | why does a node not move? |
 //! | [`texts`] | in which words? |

@@ -143,6 +143,7 @@ pub(crate) mod samples {
             },
             rules: PullRules::default(),
             max_failures: None,
+            failed_before: 0,
             secrets: Vec::new(),
             secret_scope: SecretScope::default(),
             response_time: RESPONSE_TIME,

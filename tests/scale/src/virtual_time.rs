@@ -93,6 +93,7 @@ fn campaign(parallelism: usize) -> Campaign {
         },
         rules: PullRules::default(),
         max_failures: None,
+        failed_before: 0,
         secrets: Vec::new(),
         secret_scope: SecretScope::default(),
         response_time: RESPONSE_TIME,

@@ -58,7 +58,6 @@ pub trait Job: Any + Send {
     fn reported(&mut self, node: &NodeKey, report: Option<NodeReport>) -> bool;
     fn rephrase(&self, progress: &Progress, image: &ImageRef, handed_out: Timestamp, reason: Reason)
     -> Option<Failure>;
-    fn end(&self, progress: &Progress, now: Timestamp) -> Option<End>;
     fn status(
         &self,
         progress: &mut Progress,
@@ -232,10 +231,6 @@ impl<D: Dialect> Job for TypedJob<D> {
         reason: Reason,
     ) -> Option<Failure> {
         D::rephrase(progress, image, handed_out, reason)
-    }
-
-    fn end(&self, progress: &Progress, now: Timestamp) -> Option<End> {
-        D::end(self.run.as_ref()?, progress, now)
     }
 
     fn status(

@@ -175,7 +175,7 @@ impl Engine {
         };
         self.count_slots(id);
         let allowance = self.fleet_limit.allowance(id);
-        let Some((job, running)) = self.jobs.running_job_mut(id) else {
+        let Some(running) = self.jobs.running_mut(id) else {
             return;
         };
         if !running.knows_nodes() {
@@ -185,9 +185,8 @@ impl Engine {
         running.progress.hold(hold);
         let steps = running.progress.decide(allowance, now);
         let denied = running.denied.is_some();
-        let end = job
-            .end(&running.progress, now)
-            .filter(|end| !denied || *end == End::Deadline);
+        let end = running.progress.end(now);
+        let end = end.filter(|end| !denied || *end == End::Deadline);
         let wake = running.progress.next_wake();
         let wants_more = running.progress.wants_allowance();
         let handed_out = steps.iter().filter(|step| matches!(step, Step::HandOut(_))).count();

@@ -71,6 +71,7 @@ pub fn campaign(job: &ImagePullJob) -> Result<Campaign, String> {
             checks: Vec::new(),
         },
         max_failures: max_failures.flatten(),
+        failed_before: 0,
         secrets,
         secret_scope: SecretScope::Campaign,
         response_time: RESPONSE_TIME,

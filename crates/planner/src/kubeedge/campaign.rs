@@ -192,8 +192,6 @@ impl PrePull {
 
     /// The job as the engine runs it: so many of the nodes that can be tried at once, until it is over or cannot be saved.
     pub fn campaign(&self, choice: &Choice, tasks: Tasks) -> Campaign {
-        let allowed = self.tolerance.allowed(choice.total());
-        let lost = self.tolerance.is_exceeded(choice.unfit(), choice.total());
         let secrets: BTreeSet<&SecretRef> = tasks.iter().flat_map(NodeTask::secrets).collect();
         let secrets = secrets.into_iter().cloned().collect();
         Campaign {
@@ -203,8 +201,7 @@ impl PrePull {
                 by: SelectBy::Fixed(choice.fit().map(ToString::to_string).collect()),
                 tolerations: None,
             },
-            // What cannot be saved is not begun.
-            parallelism: if lost { 0 } else { self.concurrency },
+            parallelism: self.concurrency,
             priority: self.priority,
             ending: Ending::Always {
                 deadline: self.deadline,
@@ -218,9 +215,10 @@ impl PrePull {
                 pin: self.pin,
                 checks: self.checks.clone(),
             },
-            max_failures: u32::try_from(allowed.saturating_sub(choice.unfit()))
+            max_failures: u32::try_from(self.tolerance.allowed(choice.total()))
                 .ok()
                 .map(MaxFailures::Count),
+            failed_before: choice.unfit(),
             secrets,
             secret_scope: SecretScope::Node,
             response_time: self.deadline.unwrap_or(RESPONSE_TIME),

@@ -155,10 +155,6 @@ impl Dialect for PrePullJobs {
         time::rephrase(progress, image, handed_out, reason)
     }
 
-    fn end(run: &PrePullRun, progress: &Progress, now: Timestamp) -> Option<End> {
-        verdict::end(&run.plan, &run.choice, progress, now)
-    }
-
     fn status(
         run: &PrePullRun,
         object: &ImagePrePullJob,
@@ -186,7 +182,7 @@ impl Dialect for PrePullJobs {
         now: Timestamp,
     ) -> Vec<(NodeKey, Explanation)> {
         let own = run.choice.nodes.iter();
-        let own = own.map(|chosen| (chosen.name.clone(), explain(run, progress, chosen, unusable, now)));
+        let own = own.map(|chosen| (chosen.name.clone(), explain(progress, chosen, unusable, now)));
         let is_chosen = |node: &NodeKey| run.choice.nodes.iter().any(|chosen| chosen.name == *node);
         let others = nodes.iter().filter(|(node, _)| !is_chosen(node));
         let others = others.map(|(node, known)| (node.clone(), not_chosen(&run.plan, *known)));

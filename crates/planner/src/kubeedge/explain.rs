@@ -5,7 +5,6 @@ use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
 use larder_model::Reason;
 
 use super::campaign::PrePull;
-use super::dialect::PrePullRun;
 use super::nodes::{Chosen, NodeRule, Unfit, unfit};
 use super::recorded::{self, Cause, RecordedNode};
 use super::texts::NodePhase;
@@ -15,14 +14,7 @@ use crate::progress::Progress;
 use crate::secret::{SecretRef, UnusableSecrets};
 
 /// Says about one node of a job where it stands and why, while the job runs.
-pub fn explain(
-    run: &PrePullRun,
-    progress: &Progress,
-    chosen: &Chosen,
-    unusable: &UnusableSecrets,
-    now: Timestamp,
-) -> Explanation {
-    let PrePullRun { plan, choice, .. } = run;
+pub fn explain(progress: &Progress, chosen: &Chosen, unusable: &UnusableSecrets, now: Timestamp) -> Explanation {
     let node = &chosen.name;
     if let Some(unfit) = &chosen.unfit {
         return Explanation {
@@ -32,9 +24,6 @@ pub fn explain(
         };
     }
     let mut said = progress.explain(node, now);
-    let lost = plan
-        .tolerance
-        .is_exceeded(choice.unfit() + progress.counts().failed, choice.total());
     let task = progress.campaign().tasks.of(node);
     let lacking = task.map(|task| unusable.among(&task.secrets())).unwrap_or_default();
     match said.state {
@@ -43,7 +32,7 @@ pub fn explain(
         ExplainedState::Blocked if said.reason == Some(Reason::SecretMissing) && !lacking.is_empty() => {
             said.sentence = format!("Waits: {}.", unusable_secrets(lacking.all()));
         }
-        ExplainedState::Waiting if lost => {
+        ExplainedState::Waiting if progress.too_many_failures() => {
             "Is not served: more nodes failed than failureTolerate allows.".clone_into(&mut said.sentence);
         }
         _ => {}
@@ -135,7 +124,7 @@ mod tests {
     fn said(fleet: &Fleet, node: &str) -> (&'static str, String) {
         let mut chosen = fleet.choice().nodes.iter().filter(|chosen| &*chosen.name == node);
         let said = match chosen.next() {
-            Some(chosen) => explain(&fleet.run, &fleet.progress, chosen, &fleet.unusable, at(1)),
+            Some(chosen) => explain(&fleet.progress, chosen, &fleet.unusable, at(1)),
             None => not_chosen(&fleet.run.plan, candidates(&fleet.nodes).get(node).copied()),
         };
         (said.state.as_str(), said.sentence)

@@ -250,7 +250,7 @@ impl Fleet {
     }
 
     pub(crate) fn end(&self, seconds: i64) -> Option<End> {
-        PrePullJobs::end(&self.run, &self.progress, at(seconds))
+        self.progress.end(at(seconds))
     }
 
     /// The job's status, which the object has from then on.

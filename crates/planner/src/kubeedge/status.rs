@@ -76,7 +76,7 @@ pub fn status(
     };
     let (lines, gathered) = view.lines(end);
     let sums = Sums::of(&lines);
-    let verdict = end.map(|end| verdict(view.plan, end, sums.failed, sums.total));
+    let verdict = end.map(|end| verdict(&progress.campaign, end, sums.failed, sums.total));
     let (state, event) = legacy(&lines, verdict.as_ref());
     let phase = verdict.as_ref().map_or(JobPhase::InProgress, |verdict| verdict.phase);
     let mut status = ImagePrePullJobStatus {
@@ -189,7 +189,7 @@ impl View<'_> {
         }
         match progress.hold.as_ref().and_then(Hold::note) {
             Some(note) => notes.push(note),
-            None if self.plan.tolerance.is_exceeded(*failed, *total) => {
+            None if progress.too_many_failures() => {
                 notes.push(too_many_failures_sentence(progress.counts().active));
             }
             None => {}

@@ -1,16 +1,14 @@
-//! Whether a job is over, and how it ended.
+//! What the end of a job means, and what the status of a job that is over tells.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use larder_api::conditions::PROGRESSING;
 use larder_api::image_pre_pull_job::ImagePrePullJobStatus;
 
-use super::campaign::PrePull;
-use super::nodes::Choice;
 use super::texts::{JobPhase, too_many_failed};
+use crate::campaign::Campaign;
 use crate::conditions::{CompleteReason, EndCondition, FailedReason, failed, find};
 use crate::finish::End;
-use crate::progress::Progress;
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,30 +21,10 @@ pub struct Verdict {
     pub condition: EndCondition,
 }
 
-/// How a job ended, if it is over at `now`. Asked after [`Progress::decide`], of a progress that was shown every node that
-/// can be tried.
-pub fn end(plan: &PrePull, choice: &Choice, progress: &Progress, now: Timestamp) -> Option<End> {
-    let counts = progress.counts();
-    let unfit = choice.unfit();
-    if unfit + counts.finished() == choice.total() {
-        return Some(End::AllDone);
-    }
-    if progress
-        .campaign()
-        .deadline(progress.started())
-        .is_some_and(|deadline| deadline <= now)
-    {
-        return Some(End::Deadline);
-    }
-    // What is under way is waited for: its bytes are paid for, and its result is worth knowing.
-    let lost = plan.tolerance.is_exceeded(unfit + counts.failed, choice.total());
-    (lost && counts.slots == 0).then_some(End::TooManyFailures)
-}
-
 /// What an end means, with so many failed nodes: those that did not qualify, those that kept silent, and at a deadline
 /// those that are not done.
-pub fn verdict(plan: &PrePull, end: End, failed: usize, total: usize) -> Verdict {
-    if plan.tolerance.is_exceeded(failed, total) {
+pub fn verdict(campaign: &Campaign, end: End, failed: usize, total: usize) -> Verdict {
+    if campaign.gives_up_after(failed, total) {
         let why = match end {
             End::Deadline => FailedReason::DeadlineExceeded,
             End::AllDone | End::NoNodes | End::TooManyFailures => FailedReason::TooManyFailures,

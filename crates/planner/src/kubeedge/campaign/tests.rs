@@ -2,6 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::finish::End;
 use crate::kubeedge::Before;
 use crate::kubeedge::nodes::choose;
 use crate::kubeedge::samples::{Fleet, candidates, edge_nodes, job};
@@ -106,12 +107,15 @@ fn the_engine_stops_when_the_tolerance_cannot_be_met_any_more() {
         &["a", "b", "gone", "gone-too"],
     );
     assert_eq!(
-        (tolerant.parallelism, tolerant.max_failures),
-        (7, Some(MaxFailures::Count(0)))
+        (tolerant.parallelism, tolerant.max_failures, tolerant.failed_before),
+        (7, Some(MaxFailures::Count(2)), 2)
     );
     assert_eq!(tolerant.priority, 5);
-    let lost = campaign(&json!({"failureTolerate": "0.1"}), &["a", "b", "gone"]);
-    assert_eq!(lost.parallelism, 0, "what cannot be saved is not begun");
+    let template = json!({"failureTolerate": "0.1", "nodeNames": ["a", "b", "gone"]});
+    let nodes = edge_nodes(&[("a", "east"), ("b", "west")]);
+    let mut lost = Fleet::start(&job(&template, &json!([])), nodes, &Before::default());
+    assert_eq!(lost.step(0), [""; 0], "what cannot be saved is not begun");
+    assert_eq!(lost.end(0), Some(End::TooManyFailures));
 }
 
 #[rstest]

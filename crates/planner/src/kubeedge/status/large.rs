@@ -74,7 +74,7 @@ fn stays_below_800_kb_and_names_every_failed_node(#[case] answer: fn(usize) -> A
         progress.node_changed(node, view, at(2));
     }
     let run = PrePullRun { plan, choice, reports };
-    let end = crate::kubeedge::verdict::end(&run.plan, &run.choice, &progress, at(3));
+    let end = progress.end(at(3));
     assert_eq!(end, Some(End::AllDone));
     let status = status(&run, &job, &mut progress, &UnusableSecrets::default(), end, at(3));
 
