@@ -51,7 +51,7 @@ fn a_response_that_is_matched_by_name_is_found() {
 
 #[test]
 fn a_gate_that_opens_early_is_found() {
-    seeds_until_found(PlantedBug::OpenGate, 200);
+    seeds_until_found(PlantedBug::OpenGate, 1_000);
 }
 
 #[test]

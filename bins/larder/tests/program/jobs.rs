@@ -112,7 +112,7 @@ async fn a_job_with_a_schedule_says_when_it_refreshes() {
         said.starts_with("The image is there; its next refresh is at "),
         "{said}"
     );
-    assert!(said.ends_with(" Asia/Shanghai."), "{said}");
+    assert!(said.contains(" Asia/Shanghai."), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

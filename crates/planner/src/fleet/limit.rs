@@ -103,11 +103,16 @@ impl<J: Copy + Ord> FleetLimit<J> {
         let next = self.waiting.iter().find(|(_, other)| *other != job);
         let next = next.map(|(share, _)| *share);
         let fair = allowance(free, own, next);
+        let longest_wait = |below: i32| {
+            let own_wait = (own.priority.0 < below).then_some((own.served, job));
+            self.longest_wait_below(below).into_iter().chain(own_wait).min()
+        };
+        if let Some((_, passed_over)) = self.bypasses.next_below().and_then(longest_wait) {
+            return free.min(usize::from(passed_over == job));
+        }
         let highest = next.map_or(own.priority, |next| own.priority.min(next.priority));
-        let own_wait = (highest < own.priority).then_some((own.served, job));
-        match self.longest_wait_below(highest).into_iter().chain(own_wait).min() {
-            Some((_, longest)) if self.bypasses.left() == 0 => free.min(usize::from(longest == job)),
-            Some(_) => fair.min(self.bypasses.left()),
+        match longest_wait(highest.0) {
+            Some(_) => fair.min(self.bypasses.left().max(1)),
             None => fair,
         }
     }
@@ -121,11 +126,11 @@ impl<J: Copy + Ord> FleetLimit<J> {
         if 0 < given {
             self.served += 1;
             share.served = self.served;
-            let priority = share.priority;
-            if self.waiting.first().is_some_and(|(next, _)| next.priority < priority) {
+            let Reverse(priority) = share.priority;
+            if self.bypasses.next_below().is_some_and(|below| priority < below) {
                 self.bypasses.reset();
             } else if self.longest_wait_below(priority).is_some() {
-                self.bypasses.pass(given);
+                self.bypasses.pass(given, priority);
             }
         }
         if wants_more && self.max.is_some() {
@@ -159,15 +164,15 @@ impl<J: Copy + Ord> FleetLimit<J> {
     /// The job that is served next, if a slot is free.
     pub fn next(&self) -> Option<J> {
         let free = self.max.is_some_and(|max| self.taken < max.get());
-        let (share, first) = self.waiting.first().filter(|_| free)?;
-        let longest = self.longest_wait_below(share.priority);
-        let longest = longest.filter(|_| self.bypasses.left() == 0);
-        Some(longest.map_or(*first, |(_, job)| job))
+        let (_, first) = self.waiting.first().filter(|_| free)?;
+        let below = self.bypasses.next_below();
+        let passed_over = below.and_then(|below| self.longest_wait_below(below));
+        Some(passed_over.map_or(*first, |(_, job)| job))
     }
 
     /// Of the jobs that wait with a lower priority than this, the one that was served longest ago, and when that was.
-    fn longest_wait_below(&self, priority: Reverse<i32>) -> Option<(u64, J)> {
-        let lower = self.by_wait.range(..priority.0);
+    fn longest_wait_below(&self, priority: i32) -> Option<(u64, J)> {
+        let lower = self.by_wait.range(..priority);
         lower.filter_map(|(_, jobs)| jobs.first().copied()).min()
     }
 }

@@ -40,6 +40,7 @@ impl<'a> Waiting<'a> {
 
 /// The queued entries of one priority.
 struct Line<'a> {
+    priority: i32,
     /// Those that may start now, in order.
     ready: VecDeque<Waiting<'a>>,
     /// How many others there are: they are about to be ready, or not needed.
@@ -57,38 +58,40 @@ pub(super) fn next_to_start<'a>(
     for one in waiting {
         by_priority.entry(Reverse(one.entry.priority)).or_default().push(one);
     }
-    let mut lines: Vec<Line<'a>> = by_priority.into_values().map(in_order).collect();
+    let lines = by_priority.into_iter();
+    let mut lines: Vec<Line<'a>> = lines
+        .map(|(Reverse(priority), line)| in_order(priority, line))
+        .collect();
     let mut starts = Vec::new();
     while let Some(highest) = lines.iter().position(|line| !line.ready.is_empty()) {
         let kept: usize = lines[..highest].iter().map(|line| line.held).sum();
         if free <= starts.len() + kept {
             break;
         }
-        let next = match longest_wait(&lines, highest + 1) {
-            Some(lower) if bypasses.left() == 0 => {
-                bypasses.reset();
-                lower
+        let passed_over = bypasses.next_below().and_then(|below| longest_wait(&lines, below));
+        let next = if let Some(passed_over) = passed_over {
+            bypasses.reset();
+            passed_over
+        } else {
+            if lines[highest + 1..].iter().any(|line| !line.ready.is_empty()) {
+                bypasses.pass(1, lines[highest].priority);
             }
-            Some(_) => {
-                bypasses.pass(1);
-                highest
-            }
-            None => highest,
+            highest
         };
         starts.extend(lines[next].ready.pop_front().map(|one| one.entry.key.clone()));
     }
     starts
 }
 
-/// The line, from this one on, whose first entry has waited longest.
-fn longest_wait(lines: &[Line<'_>], from: usize) -> Option<usize> {
-    let firsts = lines.iter().enumerate().skip(from);
-    let firsts = firsts.filter_map(|(line, waiting)| Some((waiting.ready.front()?.since, line)));
-    firsts.min().map(|(_, line)| line)
+/// Of the lines below a priority, the one whose first entry has waited longest.
+fn longest_wait(lines: &[Line<'_>], below: i32) -> Option<usize> {
+    let lower = lines.iter().enumerate().filter(|(_, line)| line.priority < below);
+    let firsts = lower.filter_map(|(place, line)| Some((line.ready.front()?.since, place)));
+    firsts.min().map(|(_, place)| place)
 }
 
 /// Puts entries of one priority in order.
-fn in_order(mut line: Vec<Waiting<'_>>) -> Line<'_> {
+fn in_order(priority: i32, mut line: Vec<Waiting<'_>>) -> Line<'_> {
     line.sort_by_key(|one| (one.since, &one.entry.key));
     let mut batches: BTreeMap<(Duration, Option<&str>), Vec<usize>> = BTreeMap::new();
     for (place, one) in line.iter().enumerate() {
@@ -112,6 +115,7 @@ fn in_order(mut line: Vec<Waiting<'_>>) -> Line<'_> {
     }
     let ready: VecDeque<Waiting<'_>> = starts.into_iter().flatten().collect();
     Line {
+        priority,
         held: line.len() - ready.len(),
         ready,
     }
