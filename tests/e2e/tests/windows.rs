@@ -33,6 +33,11 @@ fn open() -> Value {
     window(-1, 1)
 }
 
+/// A window that is open, and also while that of [`closed`] is.
+fn long() -> Value {
+    window(-1, 6)
+}
+
 async fn offer(registry: &Registry, repository: &str, seed: u64) -> String {
     let image = Recipe::random(seed, 1, 16 * 1024).build();
     registry.push(&image, repository, "v1").await.unwrap().reference
@@ -194,7 +199,7 @@ async fn jobs_of_each_kind_wait_outside_the_windows_of_the_fleet() {
         .await
         .unwrap();
     cluster.submit("plain", &one, &json!({})).await;
-    cluster.submit("open", &two, &json!({ "windows": open() })).await;
+    cluster.submit("open", &two, &json!({ "windows": long() })).await;
     cluster.submit("closed", &two, &json!({ "windows": closed() })).await;
     cluster
         .prepull(
@@ -218,7 +223,7 @@ async fn jobs_of_each_kind_wait_outside_the_windows_of_the_fleet() {
     );
 
     // Killed, and started with windows that are open: what has none of its own, or an open one, goes on.
-    let windows = format!("--windows={}", open());
+    let windows = format!("--windows={}", long());
     cluster.restart_controller(&[&windows, ALONE]).await;
     assert_eq!(cluster.finished("plain").await.succeeded, 1);
     assert_eq!(cluster.finished("open").await.succeeded, 1);
