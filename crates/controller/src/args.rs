@@ -62,9 +62,8 @@ pub struct Args {
           default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub pause: bool,
 
-    /// When pulls may start in the whole cluster, as JSON in the form of a job's windows, such as
-    /// [{"days":["Sat","Sun"],"from":"22:00","to":"06:00","timeZone":"Europe/Berlin"}]. A job pulls only inside these and inside its
-    /// own windows (default: at any time)
+    /// When pulls may start in the whole cluster: a JSON list of objects with days, from, to and timeZone, as in a job's windows.
+    /// A job pulls only inside these and inside its own windows (default: at any time)
     #[arg(long, env = "LARDER_WINDOWS", value_name = "JSON", value_parser = Windows::parse_fleet)]
     pub windows: Option<Windows>,
 

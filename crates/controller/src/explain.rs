@@ -75,8 +75,8 @@ pub fn nodes(job: &ImagePullJob, objects: Objects, now: Timestamp) -> Result<Vec
     let outside = status.and_then(|status| outside_fleet_windows(&status.progress));
     let seen = SeenByController {
         capped,
-        withheld,
         outside,
+        withheld,
     };
     let mut found = explain::<PullJobs>(running, objects, seen, now)?;
     let Some(status) = status else {

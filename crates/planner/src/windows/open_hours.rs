@@ -157,17 +157,17 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn closed(whose: ClosedWindows, until: &str) -> Option<Closed> {
+    fn closed(whose: ClosedWindows, until: &str) -> Closed {
         let until = Some(until.to_owned()).filter(|until| !until.is_empty());
-        Some(Closed { whose, until })
+        Closed { whose, until }
     }
 
     /// The job pulls from 20:00 to 23:00 in Berlin, which is 19:00 to 22:00 by UTC; the fleet from 21:00 to 5:00 by UTC.
     #[rstest]
-    #[case::both_are_closed("2026-11-16T12:00:00Z", closed(ClosedWindows::Both, "Mon 21:00 UTC"))]
-    #[case::the_fleet_is_closed("2026-11-16T19:30:00Z", closed(ClosedWindows::Fleet, "Mon 21:00 UTC"))]
+    #[case::both_are_closed("2026-11-16T12:00:00Z", Some(closed(ClosedWindows::Both, "Mon 21:00 UTC")))]
+    #[case::the_fleet_is_closed("2026-11-16T19:30:00Z", Some(closed(ClosedWindows::Fleet, "Mon 21:00 UTC")))]
     #[case::both_are_open("2026-11-16T21:30:00Z", None)]
-    #[case::the_job_is_closed("2026-11-16T22:00:00Z", closed(ClosedWindows::Job, "Tue 21:00 UTC"))]
+    #[case::the_job_is_closed("2026-11-16T22:00:00Z", Some(closed(ClosedWindows::Job, "Tue 21:00 UTC")))]
     fn what_is_waited_for(#[case] now: &str, #[case] want: Option<Closed>) {
         let job = windows(&[("20:00", "23:00", "Europe/Berlin")], WindowEnd::Finish);
         let fleet = windows(&[("21:00", "05:00", "UTC")], WindowEnd::Finish);
@@ -189,7 +189,7 @@ mod tests {
         let noon = at("2026-11-16T12:00:00Z");
         assert_eq!(
             hours.closed(noon),
-            closed(ClosedWindows::Both, "Mon 23:00 Europe/Berlin")
+            Some(closed(ClosedWindows::Both, "Mon 23:00 Europe/Berlin"))
         );
         assert_eq!(hours.next_change(noon), Some(at("2026-11-16T22:00:00Z")));
     }
@@ -206,7 +206,7 @@ mod tests {
         };
         assert_eq!(
             hours.closed(at("2026-11-16T08:30:00Z")),
-            closed(ClosedWindows::Both, "")
+            Some(closed(ClosedWindows::Both, ""))
         );
         assert_eq!(hours.next_change(at("2026-11-16T12:00:00Z")), None);
     }
