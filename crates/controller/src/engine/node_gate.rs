@@ -228,7 +228,7 @@ impl Engine {
                 let images = task.into_iter().flat_map(|task| task.images());
                 found.jobs.push(GatingJob {
                     name: format!("{}/{}", record.key.namespace, record.key.name),
-                    images: images.map(|image| image.image.familiar().to_string()).collect(),
+                    images: images.map(|image| image.image.familiar()).collect(),
                     state,
                 });
             }

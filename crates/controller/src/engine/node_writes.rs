@@ -418,6 +418,7 @@ impl Engine {
 
     /// Tells jobs how their orders ended, and forgets the orders.
     pub(super) fn settle(&mut self, node: &NodeKey, jobs: &[JobId], result: OrderResult, now: Timestamp) {
+        self.gate.look_at(node);
         for job in jobs {
             if let Some(record) = self.nodes.get_mut(node) {
                 record.orders.remove(job);
