@@ -12,7 +12,7 @@ use larder_api::contract::{OrderId, Standing, status_patch};
 use larder_api::node_image::{AgentStatus, ImageTagStatus, NodeImageSpec, NodeImageStatus};
 use larder_model::{ByteSize, ImageRef, PullWhen, Reason};
 use larder_planner::node::{
-    Ended, Entry, EntryState, Found, Image, Key, NodeInventory, NodeScheduler, NodeStep, TimedStatus, entries,
+    Ended, Entry, EntryState, Found, Image, Key, NodeInventory, NodeScheduler, NodeStep, Stage, TimedStatus, entries,
 };
 use serde_json::Value;
 
@@ -248,6 +248,19 @@ impl Agent {
         };
         self.scheduler.wake(now, Reason::RuntimeDown);
         self.scheduler.take_inventory(inventory, now);
+    }
+
+    /// Whether an entry with a higher priority than a pull that started waits, and no slot is left for it.
+    pub(crate) fn passed_over(&self, pull: &Pull, max_pulls: usize) -> bool {
+        let waits = |key: &Key| {
+            let state = self.scheduler.state(key);
+            state.is_some_and(|state| matches!(state.stage, Stage::Queued { .. }))
+        };
+        let mut higher = self
+            .scheduler
+            .entries()
+            .filter(|(_, entry)| !entry.dry_run && pull.entry.priority < entry.priority);
+        max_pulls <= self.scheduler.pulling() && higher.any(|(key, _)| waits(key))
     }
 
     /// When to be asked again if nothing happens.

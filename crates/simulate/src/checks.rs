@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::SignedDuration;
+use larder_planner::priority::BYPASSES_MAX;
 
 use crate::agent::Pull;
 use crate::api::{Api, Change, Key, Kind, Writer};
@@ -31,6 +32,8 @@ pub enum Invariant {
     FleetLimit,
     /// Nothing is handed out outside the windows of the job and of the fleet.
     OutsideWindow,
+    /// Of ten pulls that start on a node, at most one starts while one with a higher priority waits for its slot.
+    PriorityOrder,
     /// What a node has for a job is not taken away or asked for again without cause.
     ResultLost,
     /// No image is pulled twice without cause.
@@ -92,6 +95,8 @@ pub(crate) struct Checks {
     /// Claims at work that the controller did not hand out: made by a late request of a former leader or by hand, or opened
     /// again because another job claims the same image.
     strays: BTreeSet<(String, String)>,
+    /// Per node the pulls that started since one last started while another with a higher priority waited.
+    in_order: BTreeMap<String, usize>,
     disturbed_nodes: BTreeMap<String, Millis>,
     pods_moved: Millis,
     clock_stepped: Millis,
@@ -195,6 +200,7 @@ impl Checks {
 
     /// An agent starts to pull.
     pub(crate) fn pull_starts(&mut self, machine: &Machine, pull: &Pull) {
+        self.check_priority(machine, pull);
         let (key, version) = (&pull.entry.key, pull.entry.version);
         let there = pull
             .entry
@@ -209,6 +215,25 @@ impl Checks {
         } else if there && answered.is_some_and(|known| version <= *known) {
             let what = format!("{} pulls version {version} of {key} again", machine.name);
             self.violate(Invariant::PulledTwice, || what);
+        }
+    }
+
+    fn check_priority(&mut self, machine: &Machine, pull: &Pull) {
+        let Some(agent) = machine.agent.as_ref().filter(|_| !pull.entry.dry_run) else {
+            return;
+        };
+        let in_order = self.in_order.entry(machine.name.clone()).or_default();
+        if !agent.passed_over(pull, machine.max_pulls) {
+            *in_order += 1;
+            return;
+        }
+        let count = std::mem::take(in_order);
+        if count < BYPASSES_MAX {
+            let what = format!(
+                "{} pulls {} after {count} others, and one with a higher priority waits",
+                machine.name, pull.entry.key
+            );
+            self.violate(Invariant::PriorityOrder, || what);
         }
     }
 }

@@ -207,10 +207,18 @@ fn template(random: &mut Random, nodes: u64) -> Value {
     if spec["completionPolicy"]["type"] == "Never" && random.coin() {
         spec["refreshSchedule"] = json!(windows::schedule(random));
     }
+    if random.permille(400) {
+        spec["priority"] = json!(priority(random));
+    }
     if random.permille(100) {
         spec["failurePolicy"] = json!({"maxFailures": random.between(0..=3)});
     }
     spec
+}
+
+/// Few, so that jobs also have equal ones.
+pub(crate) fn priority(random: &mut Random) -> i32 {
+    [-1, 1, 100][random.index(3)]
 }
 
 /// At once, or within minutes.
@@ -251,6 +259,9 @@ fn pre_pull_job(random: &mut Random, number: u64, nodes: u64) -> Value {
         template["labelSelector"] = json!({});
     } else {
         template["nodeNames"] = json!(names(random, nodes));
+    }
+    if random.permille(400) {
+        template["priority"] = json!(priority(random));
     }
     if random.permille(200) {
         template["activeDeadlineSeconds"] = json!(random.between(20..=600));

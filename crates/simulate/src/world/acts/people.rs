@@ -43,6 +43,10 @@ impl World {
                 json!({"selector": {"names": null, "matchLabels": {"zone": scenario::zone(&mut self.random)}}})
             }
             (Kind::PullJob | Kind::ListJob, 2) => json!({"windows": windows::draw(&mut self.random)}),
+            (Kind::PrePullJob, 2) => {
+                json!({"imagePrePullTemplate": {"priority": scenario::priority(&mut self.random)}})
+            }
+            (Kind::PullJob | Kind::ListJob, 3) => json!({"priority": scenario::priority(&mut self.random)}),
             (Kind::PrePullJob, _) => json!({"imagePrePullTemplate": {"concurrency": parallelism}}),
             _ => json!({"parallelism": parallelism}),
         };
