@@ -119,6 +119,7 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
     };
     world.checks.fleet = world.fleet.clone();
     world.resyncs = random.coin();
+    let mut joins = Vec::new();
     for number in 0..sizes.nodes {
         let pulls = random.index(3) + 1;
         world.machines.push(Machine::new(number, pulls));
@@ -129,7 +130,13 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
         if world.fleet.gates_nodes && gates.permille(800) {
             node["spec"] = scenario::tainted();
         }
-        world.write(&Call::Create(Kind::Node, node));
+        let create = Call::Create(Kind::Node, node);
+        if world.fleet.gates_nodes && gates.coin() {
+            // It joins when jobs are there.
+            joins.push(create);
+        } else {
+            world.write(&create);
+        }
     }
     if random.permille(800) {
         world.set_secret();
@@ -139,6 +146,9 @@ fn draw(seed: u64, options: Options, traced: usize) -> World {
         world.write(&Call::Create(Kind::Pod, pod));
     }
     let chaos = random.between(20_000..=240_000);
+    for join in joins {
+        world.queue.at(gates.between(1..=chaos), Event::Act(Act::Create(join)));
+    }
     for number in 0..sizes.jobs {
         let at = random.between(0..=chaos / 2);
         let mut job = scenario::job(&mut random, number, sizes.nodes);
