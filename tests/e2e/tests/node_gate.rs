@@ -39,10 +39,9 @@ fn taints_of(node: &Node) -> Vec<String> {
 }
 
 fn condition_of(node: &Node) -> Option<NodeCondition> {
-    let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
+    let mut conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
     conditions
-        .filter(|condition| condition.type_ == "larder.dev/ImagesReady")
-        .next()
+        .find(|condition| condition.type_ == "larder.dev/ImagesReady")
         .cloned()
 }
 

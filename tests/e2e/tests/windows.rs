@@ -183,6 +183,7 @@ async fn a_pull_is_stopped_at_the_end_of_the_last_window_and_goes_on_in_the_next
 
 #[tokio::test]
 async fn jobs_of_each_kind_wait_outside_the_windows_of_the_fleet() {
+    const FLEET: &str = "outside the fleet's windows until ";
     let registry = Registry::start(Auth::Open).await.unwrap();
     let (one, two, three) = (
         offer(&registry, "windows/four", 134).await,
@@ -207,7 +208,6 @@ async fn jobs_of_each_kind_wait_outside_the_windows_of_the_fleet() {
             json!({"images": [three], "nodeNames": ["node-0"], "checkItems": []}),
         )
         .await;
-    const FLEET: &str = "outside the fleet's windows until ";
     waits_because(&cluster, "imagepulljob/plain", FLEET).await;
     waits_because(&cluster, "imagepulljob/open", FLEET).await;
     waits_because(
@@ -240,7 +240,7 @@ async fn has_digest(cluster: &Cluster, digest: &str) -> bool {
 }
 
 /// Refreshes begin within a minute of each full minute.
-const REFRESHED: Duration = Duration::from_secs(180);
+const REFRESHED: Duration = Duration::from_mins(3);
 
 #[tokio::test]
 async fn a_never_job_follows_a_moved_tag_by_its_schedule() {

@@ -212,8 +212,8 @@ fn pulling(done: i64, total: i64) -> NodeView {
     NodeView { claim, ..view }
 }
 
-fn waits(text: &str) -> Option<GatingState> {
-    Some(GatingState::Waiting(text.to_owned()))
+fn waits(text: &str) -> GatingState {
+    GatingState::Waiting(text.to_owned())
 }
 
 #[rstest]
@@ -222,14 +222,14 @@ fn waits(text: &str) -> Option<GatingState> {
 #[case::does_not_exist(said(Answer::Failed(Reason::NotFound)), Some(NOT_FOUND))]
 #[case::tried_again_later(
     said(Answer::Failed(Reason::Dns)),
-    waits("failed, Dns: Check the registry's host name, and that the node's DNS server can resolve it.")
+    Some(waits("failed, Dns: Check the registry's host name, and that the node's DNS server can resolve it."))
 )]
-#[case::pulls(pulling(1 << 20, 9 << 20), waits("pulling, 1.0 MiB of 9.0 MiB"))]
-#[case::handed_out(said(Answer::Unanswered), waits("pulling"))]
-#[case::queued(able(), waits("waits for its turn"))]
+#[case::pulls(pulling(1 << 20, 9 << 20), Some(waits("pulling, 1.0 MiB of 9.0 MiB")))]
+#[case::handed_out(said(Answer::Unanswered), Some(waits("pulling")))]
+#[case::queued(able(), Some(waits("waits for its turn")))]
 #[case::not_ready(
     blocked(Reason::NodeNotReady, at(0)),
-    waits("waits, NodeNotReady: Bring the node back, or take it out of the job's selector.")
+    Some(waits("waits, NodeNotReady: Bring the node back, or take it out of the job's selector."))
 )]
 fn how_far_a_node_is(#[case] view: NodeView, #[case] want: Option<GatingState>) {
     let mut progress = Progress::new(endless(), at(0));
@@ -242,7 +242,7 @@ fn a_node_waits_with_its_job() {
     let mut progress = Progress::new(endless(), at(0));
     progress.node_changed(&node(1), able(), at(0));
     progress.hold(Some(Hold::FleetPaused));
-    let want = waits("handing out is paused for the whole fleet");
+    let want = Some(waits("handing out is paused for the whole fleet"));
     assert_eq!(progress.gating_state(&node(1)), want);
 }
 
