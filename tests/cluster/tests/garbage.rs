@@ -1,5 +1,4 @@
-//! The kubelet removes images when the disk fills up: what a job pinned stays, what it only pulled goes, and what a job keeps on the
-//! nodes is pulled again.
+//! The kubelet removes images when the disk fills up: what a job pinned stays, what it only pulled goes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::panic, reason = "the same")]
@@ -39,59 +38,6 @@ async fn a_pinned_image_survives_disk_pressure_and_an_unpinned_one_does_not() {
         "imageMinimumGCAge": "1s",
     });
     survives(thresholds, SOON).await;
-}
-
-#[tokio::test]
-async fn what_a_standing_job_keeps_on_the_node_comes_back_after_the_kubelet_removed_it() {
-    let mut cluster = Cluster::start([NodeOptions {
-        image_disk: Some(DISK),
-        ..NodeOptions::default()
-    }])
-    .await;
-    let registry = Registry::start(Auth::Open).await.unwrap();
-    cluster.nodes[0].reach(registry.address()).unwrap();
-    cluster.install(&["controller.replicas=1"]).await;
-    let image = runnable_image([Layer::random(1, IMAGE)]).unwrap();
-    let pushed = registry.push(&image, "app", "v1").await.unwrap();
-    let policy = json!({ "completionPolicy": { "type": "Never" } });
-    cluster.pull("app", &pushed.reference, policy).await;
-    // How often the node has fetched the large layer.
-    let fetches = || {
-        let layer = |path: &str| image.layers().iter().any(|layer| path.ends_with(layer.digest()));
-        let served = registry.served().into_iter();
-        let fetched = served.filter(|served| served.method == "GET" && layer(&served.path));
-        fetched.count() / image.layers().len()
-    };
-    let node = &cluster.nodes[0];
-    wait_until(SOON, "the image", async || {
-        node.images().await.unwrap().contains(&pushed.reference)
-    })
-    .await
-    .unwrap();
-    assert_eq!(fetches(), 1);
-
-    // With the image less is free, without it more.
-    let thresholds = json!({
-        "evictionHard": { "imagefs.available": "90%" },
-        "evictionPressureTransitionPeriod": "1s",
-        "imageMinimumGCAge": "1s",
-    });
-    cluster.nodes[0].reconfigure_kubelet(thresholds).await.unwrap();
-    let node = &cluster.nodes[0];
-    wait_until(SOON, "the image to be pulled again", async || 2 <= fetches())
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", node.log_tail()));
-    wait_until(
-        SOON,
-        "the NodeImage to say that it was removed again and again",
-        async || {
-            let object = cluster.kubectl(&["get", "nodeimage", "node-0", "-o", "json"]).await;
-            object.unwrap().contains("probably by the kubelet's garbage collection")
-        },
-    )
-    .await
-    .unwrap();
-    assert_eq!(fetches(), 2, "it waits before the next pull");
 }
 
 /// A job with a pin and one without bring an image each; then the kubelet gets these thresholds.
