@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::{Client, ResourceExt as _};
 use larder_api::NodeImage;
 use larder_api::contract::spec_patch;
 use larder_api::node_image::NodeImageSpec;
@@ -38,12 +38,12 @@ pub async fn run(stage: &Stage, nodes: usize) -> Bare {
         let images = images.clone();
         async move {
             let empty = NodeImage::new(&name_of(number), NodeImageSpec::default());
-            images.create(&PostParams::default(), &empty).await.unwrap();
+            images.create(&PostParams::default(), &empty).await.unwrap()
         }
     };
-    futures::stream::iter((0..nodes).map(create))
+    let created: Vec<NodeImage> = futures::stream::iter((0..nodes).map(create))
         .buffer_unordered(AT_ONCE)
-        .collect::<Vec<()>>()
+        .collect()
         .await;
     let version = images.list_metadata(&ListParams::default().limit(1)).await.unwrap();
     let version = version.metadata.resource_version.unwrap();
@@ -61,8 +61,8 @@ pub async fn run(stage: &Stage, nodes: usize) -> Bare {
 
     let before = stage.effort().await;
     let began = Instant::now();
-    let patch = |number: usize| patch_twice(images.clone(), number);
-    futures::stream::iter((0..nodes).map(patch))
+    let patch = |object: NodeImage| patch_twice(images.clone(), object);
+    futures::stream::iter(created.into_iter().map(patch))
         .buffer_unordered(AT_ONCE)
         .collect::<Vec<()>>()
         .await;
@@ -91,11 +91,9 @@ async fn watch(client: Client, number: usize, version: &str, opened: &tokio::syn
 }
 
 /// The order of a job, and the answer to it.
-async fn patch_twice(images: Api<NodeImage>, number: usize) {
-    let name = name_of(number);
+async fn patch_twice(images: Api<NodeImage>, object: NodeImage) {
+    let name = object.name_any();
     let params = PatchParams::default();
-    let mut object = NodeImage::new(&name, NodeImageSpec::default());
-    object.metadata.generation = Some(1);
     let policy = json!({"timeoutSeconds": 600, "backoffLimit": 3, "ttlSecondsAfterFinished": 2_300});
     let uid = "5ad2ffa5-21a9-4a1e-a4ae-4b8b0a4cbbe6";
     let wanted = json!({"images": {"registry.example/image": {"tags": [{
