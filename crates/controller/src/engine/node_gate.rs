@@ -10,7 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use larder_api::names::IMAGES_READY_CONDITION;
 use larder_planner::NodeKey;
-use larder_planner::node_gate::{GateReason, GateRules, GateStep, GatingJob, GatingJobs, NewCondition, decide};
+use larder_planner::node_gate::{
+    GateDecision, GateReason, GateRules, GateStep, GatingJob, GatingJobs, NewCondition, decide,
+};
 use serde_json::{Value, json};
 use tracing::{debug, info, warn};
 
@@ -38,6 +40,8 @@ struct WaitingNode {
     throttle: WriteThrottle,
     /// Whether the last look found that it has to wait.
     waits: bool,
+    /// The release that was sent. It may have arrived although its response did not, so that nothing else is sent after it.
+    release: Option<NewCondition>,
 }
 
 /// What is to be written on a Node.
@@ -99,6 +103,7 @@ impl NodeGate {
                     written: now,
                     throttle: WriteThrottle::default(),
                     waits: false,
+                    release: None,
                 };
                 self.nodes.insert(node.clone(), waiting);
                 self.looks.insert(node.clone());
@@ -249,7 +254,14 @@ impl NodeGate {
             return None;
         }
         let moments = (known.first_seen, known.written);
-        let decision = decide(rules, &known.facts.node, jobs, moments, now);
+        let release = known.release.clone().filter(|_| !known.facts.node.was_released());
+        let decision = match release {
+            Some(release) => GateDecision {
+                step: Some(GateStep::Condition(release)),
+                next_look: None,
+            },
+            None => decide(rules, &known.facts.node, jobs, moments, now),
+        };
         let next = match decision.next_look {
             Some(next) if jobs.may_be_more => Some(next.min(soon(now))),
             next => next,
@@ -257,6 +269,9 @@ impl NodeGate {
         self.later.set(node, next);
         known.waits = decision.next_look.is_some();
         let what = decision.step?;
+        if let GateStep::Condition(condition) = &what {
+            known.release = Some(condition.clone()).filter(|condition| condition.reason.is_release());
+        }
         let uid = known.facts.uid.clone();
         let patch = match &what {
             GateStep::Condition(condition) => condition_patch(&uid, condition, now),
