@@ -243,6 +243,21 @@ fn a_write_that_fails_is_tried_again_later() {
     assert!(engine.gate_write(at(2)).is_some());
 }
 
+/// The release may have arrived although its response did not.
+#[test]
+fn a_job_that_comes_after_a_release_was_sent_does_not_close_the_node_again() {
+    let mut engine = Engine::new(gated());
+    let pulls = reports("Pulling", None);
+    engine.show_all(vec![shown_node(new_node()), pulls], at(0));
+    let released = engine.gate_write(at(0)).unwrap();
+    assert_eq!(condition(&released)["reason"], "NoGatingJobs");
+    engine.show_event(gating_job(), at(1));
+    let failed = Err("the response is lost".to_owned());
+    engine.gate_written(&NodeKey::from("a"), released.clone(), failed, at(1));
+    let again = engine.gate_write(at(60)).unwrap();
+    assert_eq!(again.what, released.what);
+}
+
 #[test]
 fn without_the_gate_no_node_is_written() {
     let mut engine = Engine::new(serving());
