@@ -1,6 +1,6 @@
 //! What one change of a node costs the engine in a large fleet: 10,000 nodes with ten entries each, of 200 jobs.
 //!
-//! `cargo run --release -p larder-controller --example turn` prints how long the turns of the loop take at the start, from
+//! `cargo run --profile simulate -p larder-controller --example turn` prints how long the turns of the loop take at the start, from
 //! complete lists until everything is decided, the mean time of one turn afterwards (an event, a decision, the writes), and
 //! how much memory the engine takes. It needs no server; the figures in docs/benchmarks.md are those of
 //! `make bench-controller`, with real ones.
