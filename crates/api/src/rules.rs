@@ -206,40 +206,38 @@ fn one_selector() -> Value {
     )
 }
 
-/// On the spec of an ImagePullJob. `pullPolicy` and `completionPolicy` have defaults, but an object that was stored before
-/// may lack them.
-pub fn image_pull_job_spec() -> Value {
+/// On the specs of both Kruise jobs.
+fn kruise_job_spec() -> Vec<Value> {
     let [only_with_never, time_zone] = refresh();
-    json!([
+    vec![
         one_selector(),
         window_end(),
         only_with_never,
         time_zone,
         node_gate_never_ends(),
         node_gate_by_node(),
-        rule(
-            "!has(self.completionPolicy) || !has(self.completionPolicy.activeDeadlineSeconds) || !has(self.pullPolicy) || !has(self.pullPolicy.timeoutSeconds) || self.pullPolicy.timeoutSeconds <= self.completionPolicy.activeDeadlineSeconds",
-            "completionPolicy.activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds (600 if not given)",
-        ),
-        rule(
-            "(has(self.pullSecrets) ? self.pullSecrets : []) == (has(oldSelf.pullSecrets) ? oldSelf.pullSecrets : [])",
-            "spec.pullSecrets is immutable; delete the job and create it again",
-        ),
-    ])
+    ]
+}
+
+/// On the spec of an ImagePullJob. `pullPolicy` and `completionPolicy` have defaults, but an object that was stored before
+/// may lack them.
+pub fn image_pull_job_spec() -> Value {
+    let mut rules = kruise_job_spec();
+    rules.push(rule(
+        "!has(self.completionPolicy) || !has(self.completionPolicy.activeDeadlineSeconds) || !has(self.pullPolicy) || !has(self.pullPolicy.timeoutSeconds) || self.pullPolicy.timeoutSeconds <= self.completionPolicy.activeDeadlineSeconds",
+        "completionPolicy.activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds (600 if not given)",
+    ));
+    rules.push(rule(
+        "(has(self.pullSecrets) ? self.pullSecrets : []) == (has(oldSelf.pullSecrets) ? oldSelf.pullSecrets : [])",
+        "spec.pullSecrets is immutable; delete the job and create it again",
+    ));
+    Value::Array(rules)
 }
 
 /// On the spec of an ImageListPullJob. Its deadline may be below its timeout, which has a default: the children's timeouts are
 /// cut to the deadline.
 pub fn image_list_pull_job_spec() -> Value {
-    let [only_with_never, time_zone] = refresh();
-    json!([
-        one_selector(),
-        window_end(),
-        only_with_never,
-        time_zone,
-        node_gate_never_ends(),
-        node_gate_by_node(),
-    ])
+    Value::Array(kruise_job_spec())
 }
 
 /// On `NodeImage.spec.images`.
