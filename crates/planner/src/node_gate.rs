@@ -11,6 +11,7 @@ use crate::agent_nodes::NoAgent;
 use crate::campaign::later;
 use crate::node_state::{Bucket, NodeState};
 use crate::progress::Progress;
+use crate::view::Loss;
 
 /// How long a node waits at most, unless the controller is told otherwise.
 pub const DEFAULT_MAX_WAIT: SignedDuration = SignedDuration::from_mins(15);
@@ -297,7 +298,14 @@ impl Progress {
         let indexed = self.nodes.get(node)?;
         match indexed.derived.bucket {
             Bucket::Outside => None,
-            Bucket::Succeeded => Some(GatingState::Done),
+            Bucket::Succeeded => Some(
+                indexed
+                    .state
+                    .view
+                    .claim
+                    .and_then(|claim| claim.loss)
+                    .map_or(GatingState::Done, lost),
+            ),
             Bucket::Failed(reason) if is_for_good(reason) => Some(GatingState::FailedForGood(reason)),
             Bucket::Failed(reason) => Some(GatingState::Waiting(trouble("failed", reason))),
             Bucket::Active => Some(GatingState::Waiting(at_work(&indexed.state))),
@@ -308,6 +316,18 @@ impl Progress {
                     hold.unwrap_or_else(|| "waits for its turn".to_owned()),
                 ))
             }
+        }
+    }
+}
+
+/// A node whose image was removed, for example with its disk, before it was released.
+fn lost(loss: Loss) -> GatingState {
+    match loss {
+        Loss::Failed(reason) if is_for_good(reason) => GatingState::FailedForGood(reason),
+        Loss::Failed(reason) => GatingState::Waiting(trouble("failed", reason)),
+        Loss::Waiting(Some(reason)) => GatingState::Waiting(trouble("waits", reason)),
+        Loss::Waiting(None) | Loss::Pulling => {
+            GatingState::Waiting("the image was removed, and is pulled again".to_owned())
         }
     }
 }

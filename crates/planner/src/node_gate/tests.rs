@@ -6,7 +6,7 @@ use super::*;
 use crate::campaign::{Campaign, Ending};
 use crate::progress::Hold;
 use crate::view::samples::{able, at, blocked, campaign, node, ordered};
-use crate::view::{ClaimView, NodeView};
+use crate::view::{ClaimView, Loss, NodeView};
 
 const TAINT: &str = "larder.dev/warming";
 const MAX_WAIT: i64 = 900;
@@ -216,8 +216,20 @@ fn waits(text: &str) -> GatingState {
     GatingState::Waiting(text.to_owned())
 }
 
+fn lost(loss: Loss) -> NodeView {
+    let mut view = said(Answer::Succeeded);
+    view.claim.as_mut().unwrap().loss = Some(loss);
+    view
+}
+
 #[rstest]
 #[case::not_selected(NodeView::default(), None)]
+#[case::removed_and_pulled_again(lost(Loss::Pulling), Some(waits("the image was removed, and is pulled again")))]
+#[case::removed_and_no_room(
+    lost(Loss::Waiting(Some(Reason::NoSpace))),
+    Some(waits("waits, NoSpace: Free space on the node's image file system, or give it a larger disk."))
+)]
+#[case::removed_and_not_to_be_had(lost(Loss::Failed(Reason::NotFound)), Some(NOT_FOUND))]
 #[case::succeeded(said(Answer::Succeeded), Some(GatingState::Done))]
 #[case::does_not_exist(said(Answer::Failed(Reason::NotFound)), Some(NOT_FOUND))]
 #[case::tried_again_later(
